@@ -19,7 +19,8 @@ from fairlead_process.pool_names import pool_argument
 )
 @approval_options
 def advice(pool: str | None, number: int | None, approval: Approval) -> None:
-    """Show what harms all pools, or one, why, and the plan that would help; the greatest harm first. A
+    """Show the problems of all pools, or of one pool, with their causes and the plans that would help; the greatest
+    harm first.
 
     Planning needs a token with the role that this kind of change requires.
     """

@@ -44,7 +44,7 @@ url_option = click.option(
     type=KindOption(_ADDRESSES),
     default=(),
     help="The control API; several addresses, with commas, replace each other after a failure [FAIRLEAD_URL]. "
-    f"Without it the sandbox of this folder, else {_ADDRESSES.example}.",
+    f"Default: the sandbox of this folder, else {_ADDRESSES.example}.",
 )
 token_option = click.option(
     "--token",
@@ -55,16 +55,18 @@ token_option = click.option(
 
 
 def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
-    """Return the address and token of the control API. Values that are not given come from this folder's running
-    sandbox. Raises InvalidInput if FAIRLEAD_STATE_DIR names a folder without a sandbox, because otherwise the request
-    would go to another system.
+    """Return the addresses and the token of the control API. Values that are not given come from this folder's running
+    sandbox. Raises InvalidInput if FAIRLEAD_STATE_DIR names a folder without a running sandbox, because otherwise the
+    request would go to another system.
     """
     if url and token:
         return url, token
     named = os.environ.get("FAIRLEAD_STATE_DIR")
     found = _sandbox(Path(named or ".fairlead").absolute())
     if named and found is None and not url:
-        raise InvalidInput("FAIRLEAD_STATE_DIR", named, "nothing of yours runs there; name the folder of a running sandbox, or give --url")
+        raise InvalidInput(
+            "FAIRLEAD_STATE_DIR", named, "no sandbox of yours runs there; name the folder of a running sandbox, or give --url"
+        )
     if found is not None and (not url or set(url) == set(found.apis)):
         return url or found.apis, token or found.admin
     return url or (_ADDRESSES.example,), token
@@ -128,8 +130,8 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
 
 
 def _refusal(error: ApiProblem, is_of_kubectl: bool) -> click.ClickException:
-    """Return the control API's refusal as an exception. A refusal of invalid input counts as a usage error, as if the
-    command line had refused it.
+    """Return the control API's refusal as an exception. If the API refuses an input as invalid, the exception is a
+    usage error, as if the command line had refused the input.
     """
     kind = InputUnusable if error.problem.status in {400, 422} else click.ClickException
     return kind("\n".join([told(error.problem) + _to_sign_in(error, is_of_kubectl), *conflict_lines(error.problem)]))
@@ -171,8 +173,8 @@ class RunningSandbox:
 
 
 def _sandbox(root: Path) -> RunningSandbox | None:
-    """Return the sandbox that runs on this state directory; None if no sandbox runs, if it is not installed, or if it
-    belongs to another user: only its owner can read the file with the token.
+    """Return the sandbox that runs on this state directory. None if no sandbox runs, if the sandbox's package is not
+    installed, or if another user owns the sandbox, because only its owner can read the file with the token.
     """
     try:
         if not (root / "run.json").exists():

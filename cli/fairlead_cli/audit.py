@@ -31,11 +31,11 @@ VIEW_COLUMNS = ("id", "name", "owner", "shared", "filters")
 
 @click.group()
 def audit() -> None:
-    """Show and verify the audit log: who did what, with which result."""
+    """Show and verify the audit log: who did what, and with what result."""
 
 
 def _filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that filter entries to a command; pool and range are added elsewhere."""
+    """Add to a command the options that filter entries, except the pool and the range."""
     for option in (
         click.option("--object", "object", help="Only on this object, such as default/chat; a * at the end matches any ending."),
         click.option("--action", help="Only this action, such as plan.applied, or plan.*."),
@@ -86,7 +86,7 @@ def show(entry: int, look: Look) -> None:
 @url_option
 @token_option
 def head(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Print the newest entry's place in the chain, to keep outside the database: `ID:CHAIN`."""
+    """Print the newest entry's place in the chain as `ID:CHAIN`, to be kept outside the database."""
     found = ask(url, token, lambda api: api.audit_head())
     if as_json:
         print_json(found)
@@ -112,7 +112,9 @@ def export(start: str, end: str, url: tuple[str, ...], token: str | None) -> Non
 @audit.command()
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--key", metavar="HEX", help="With FILE: the public key that must have signed it.")
-@click.option("--head", "kept", metavar="ID:CHAIN", help="A head that was kept; the log must still contain it.")
+@click.option(
+    "--head", "kept", metavar="ID:CHAIN", help="A head that `fairlead audit head` printed earlier; the log must still contain it."
+)
 @json_option
 @url_option
 @token_option
@@ -120,7 +122,7 @@ def verify(file: str | None, key: str | None, kept: str | None, as_json: bool, u
     """Check the hash chain of the whole log, or of an export. The exit code is 1 if an entry was changed or removed.
 
     An export (`fairlead audit export`) is checked without the API: its chain, its end, and its signature. Compare the
-    key that is printed with the one that the log's owner gave you, or give it as --key.
+    printed key with the key that the log's owner gave you, or give that key as --key.
     """
     if file is not None:
         _verify_file(file, key, as_json)
@@ -254,7 +256,7 @@ def _is_signed(key: str, signature: str, message: bytes) -> bool:
 
 
 _MOST_DIGITS = 18
-"""As many digits as every id of an entry has at most."""
+"""Maximum number of digits of an entry's id."""
 
 
 def _head(text: str) -> AuditHead:

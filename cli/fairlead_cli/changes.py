@@ -81,7 +81,7 @@ for _kind in PlanKind:
 @change.command()
 @click.argument("mode", type=click.Choice([mode.lower() for mode in MIGRATIONS_MODES]))
 @click.argument("names", nargs=-1, metavar="[[NAMESPACE/]NAME]...")
-@click.option("--all", "all_pools", is_flag=True, help="All pools: a plan for each that is not in this state already.")
+@click.option("--all", "all_pools", is_flag=True, help="All pools: make a plan for each pool that is not in this state yet.")
 @namespace_option
 @approval_options
 def migrations(mode: str, names: tuple[str, ...], all_pools: bool, namespace: str | None, approval: Approval) -> None:
@@ -113,7 +113,7 @@ def migrations(mode: str, names: tuple[str, ...], all_pools: bool, namespace: st
 
 
 _OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.value not in change.commands]
-"""The sections of the spec that have no command of their own."""
+"""The kinds of change of a section of the spec that have no command of their own."""
 
 
 @change.command("set")
@@ -138,7 +138,7 @@ def set_(name: str, section: str, fields: tuple[str, ...], approval: Approval) -
 @click.argument("instance")
 @approval_options
 def instance(kind: str, name: str, instance: str, approval: Approval) -> None:
-    """Cordon or drain one instance, or end that. The token needs the role operator."""
+    """Cordon or drain one instance, or end its cordon or drain. The token needs the role operator."""
     plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind(kind), instance=instance), approval)
 
 
@@ -147,10 +147,12 @@ def instance(kind: str, name: str, instance: str, approval: Approval) -> None:
 @click.argument("action", type=click.Choice([action.value for action in ScheduleAction]))
 @click.argument("schedule")
 @click.option("--spec", type=click.File("rb"), help="For set: a file with the schedule as a manifest writes it, without its name.")
-@click.option("--start", type=TimeOption(), help="For skip and run: the instant, such as 2026-12-01T07:00:00Z.")
+@click.option("--start", type=TimeOption(), help="For skip and run: the start, such as 2026-12-01T07:00:00Z.")
 @approval_options
 def schedule(name: str, action: str, schedule: str, spec: Any, start: str | None, approval: Approval) -> None:
-    """Set, delete, pause or resume a schedule, skip a start of it or add one. The token needs the role operator."""
+    """Set, delete, pause or resume a schedule; skip one of its starts, or add a start. The token needs the role
+    operator.
+    """
     fields = {"name": schedule, "action": action}
     given = {"spec": None if spec is None else _manifest(spec), "start": start}
     request = PlanRequest(kind=PlanKind.SCHEDULE, fields={**fields, **{key: value for key, value in given.items() if value is not None}})
@@ -170,14 +172,16 @@ def undo(plan: str, approval: Approval) -> None:
 @click.argument("plan")
 @approval_options
 def again(plan: str, approval: Approval) -> None:
-    """Plan a change again whose plan expired or no longer fits. The token needs the role that the plan needed."""
+    """Plan a change again if its plan expired or no longer fits the pool. The token needs the role that the plan
+    needed.
+    """
     renewed = ask(approval.url, approval.token, lambda api: api.plan_again(plan))
     tell_and_apply(PoolKey.parse(renewed.pool), renewed, approval)
 
 
 def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
-    """Return the error for a change of several pools that stopped at an unanswered question. It lists the changed pools
-    and the unchanged pools.
+    """Return the error for a change of several pools that ended because a question was not answered. The error lists
+    the changed pools and the unchanged pools.
     """
     told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; unchanged: {', '.join(map(str, left))}"
     if isinstance(stopped.__context__, EOFError):
@@ -206,7 +210,7 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
         for section in sections:
             inner = inner.setdefault(section, {})
             if not isinstance(inner, dict):
-                raise InvalidInput("FIELD=VALUE", one, f"{section} has a value of its own already; write it whole, or by its fields")
+                raise InvalidInput("FIELD=VALUE", one, f"{section} is given both as one value and by its fields; write one of them")
         if name in inner:
             raise InvalidInput("FIELD=VALUE", one, f"{path} is given twice; write it once")
         inner[name] = _value(path, text)
@@ -214,8 +218,8 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(path: str, text: str) -> Any:
-    """Return a field's value. An empty value, or only a comment, is null in YAML; it is refused, because users would
-    not mean the default by it. Raises InvalidInput.
+    """Return a field's value from YAML text. An empty text, or a mere comment, would be null in YAML; it is refused,
+    because the user probably does not mean the default. Raises InvalidInput.
     """
     try:
         value = read_yaml(text)
@@ -227,7 +231,7 @@ def _value(path: str, text: str) -> Any:
 
 
 def _other_pools(wanted: str, approval: Approval) -> list[PoolKey]:
-    """Return all pools whose migrations are not in the wanted state yet."""
+    """Return all pools whose migrations are not in the state `wanted` yet."""
 
     async def found(api: ControlApi) -> list[PoolKey]:
         keys: list[PoolKey] = []

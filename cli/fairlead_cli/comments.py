@@ -54,9 +54,9 @@ def list_comments(pool: str | None, plan: str | None, start: str | None, end: st
 @comments.command()
 @name_argument
 @click.argument("text")
-@click.option("--plan", metavar="ID", help="On this plan of the pool.")
-@click.option("--from", "start", type=TimeOption(), help="On the time from here: RFC 3339, or as now-1h.")
-@click.option("--to", "end", type=TimeOption(), help="To here; without it, to now.")
+@click.option("--plan", metavar="ID", help="Comment on this plan of the pool.")
+@click.option("--from", "start", type=TimeOption(), help="Comment on the time from here: RFC 3339, or as now-1h.")
+@click.option("--to", "end", type=TimeOption(), help="The end of this time; default: now.")
 @json_option
 @url_option
 @token_option
@@ -85,7 +85,7 @@ def add(
 @url_option
 @token_option
 def delete(comment: str, yes: bool, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Delete a comment: your own, or with the role admin another person's. The audit log keeps what it said."""
+    """Delete a comment: your own, or with the role admin another person's. The audit log keeps the comment's text."""
     confirm(yes, f"Delete the comment {comment}?")
     ask(url, token, lambda api: api.delete_comment(comment))
     print_done(as_json, {"id": comment, "done": "deleted"}, f"{comment} is deleted.")

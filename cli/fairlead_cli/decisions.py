@@ -1,4 +1,6 @@
-"""`fairlead decisions` shows why requests went where they went."""
+"""`fairlead decisions` shows the routing decisions: for each request, the chosen instance and the reason for the
+choice.
+"""
 
 from typing import Any
 
@@ -15,15 +17,15 @@ COLUMNS = ("at (UTC)", "id", "pool", "session", "policy", "chosen", "why", "prom
 
 @click.group()
 def decisions() -> None:
-    """Routing decisions: why a request went where it went."""
+    """Routing decisions: why a request went to its instance."""
 
 
 @decisions.command("list")
 @pool_argument
-@click.option("--instance", help="Only those that chose this instance.")
+@click.option("--instance", help="Only decisions that chose this instance.")
 @click.option("--session", help="Only of this session.")
 @click.option("--reason", type=click.Choice([one.value for one in DecisionReason]), help="Only for this reason.")
-@click.option("--kept", type=click.Choice([one.value for one in KeptFor]), help="Only those that are kept for this reason.")
+@click.option("--kept", type=click.Choice([one.value for one in KeptFor]), help="Only decisions that are kept for this reason.")
 @click.option("--outcome", type=click.Choice([one.value for one in RequestOutcome]), help="Only of requests with this outcome.")
 @click.option("--trace", metavar="ID", help="Only of the request with this trace (32 hexadecimal digits).")
 @click.option("--class", "priority_class", help="Only of this priority class.")

@@ -22,8 +22,8 @@ from fairlead_simulator.engine_model.presets import PRESETS
 from fairlead_simulator.errors import OutputUnwritable, RecordsUnusable, SimulatorError
 
 MOST_UNKNOWN = 0.2
-"""Maximum share of a pool's requests that may be unrecorded. With a larger share, the engines did too much work that
-the fit does not know of.
+"""Maximum share (0-1) of a pool's requests that may be unrecorded. With a larger share, too much of the engines' work
+is missing in the fit.
 """
 _COLUMNS = ("", "requests", "mean", "P50", "P90", "P99", "mean error", "correlation")
 
@@ -137,7 +137,7 @@ def fit_command(
 @url_option
 @token_option
 def forget(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Forget the engine model that `fit --store` stored of a pool; needs the role operator."""
+    """Forget the engine model that `fit --store` stored for a pool. The token needs the role operator."""
     found = ask(url, token, lambda api: api.forget_engine(pool_named(name)))
     print_done(as_json, found, f"Forgotten: what-if and plans simulate {name} as if no fit had been stored.")
 

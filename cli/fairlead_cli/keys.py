@@ -82,7 +82,7 @@ def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...]
 @click.option(
     "--budget-soft-percent", type=WholeOption(1, 100), help="Percentage of a budget at which its soft limit is reported; default: 80."
 )
-@click.option("--explain", is_flag=True, help="Its requests may have their decisions kept (x-fairlead-explain: 1).")
+@click.option("--explain", is_flag=True, help="Its requests may ask that their routing decisions are kept (x-fairlead-explain: 1).")
 @json_option
 @url_option
 @token_option
@@ -147,7 +147,11 @@ def create(
 @click.option(
     "--budget-soft-percent", type=WholeOption(1, 100), help="Percentage of a budget at which its soft limit is reported; default: 80."
 )
-@click.option("--explain/--no-explain", default=None, help="Whether its requests may have their decisions kept (x-fairlead-explain: 1).")
+@click.option(
+    "--explain/--no-explain",
+    default=None,
+    help="Whether its requests may ask that their routing decisions are kept (x-fairlead-explain: 1).",
+)
 @json_option
 @url_option
 @token_option
@@ -161,7 +165,7 @@ def change(
     token: str | None,
     **given: Any,
 ) -> None:
-    """Change a key; its secret stays. What is not given stays too. The token needs the role operator."""
+    """Change a key. Its secret stays, and so do all values that are not given. The token needs the role operator."""
     asked = GatewayKeyChange(
         pools=tuple(str(pool_named(one, namespace, "--pool")) for one in pools if one) if pools else None,
         models=tuple(one for one in models if one) if models else None,
@@ -176,7 +180,7 @@ def change(
     click.echo(
         f"Key {changed.id} ({changed.name}) gives access to {_scope(changed)}; limits per minute: {_limits(changed)}; "
         f"budgets: {_budgets(changed)}; "
-        f"its requests may {'' if changed.explain else 'not '}have their decisions kept."
+        f"its requests may {'' if changed.explain else 'not '}ask that their routing decisions are kept."
     )
 
 
@@ -187,7 +191,7 @@ def change(
 @url_option
 @token_option
 def rotate(key_id: str, hours: int, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Give a key another secret and print it; it is never shown again. The token needs the role operator."""
+    """Give a key another secret and print the secret, which is never shown again. The token needs the role operator."""
     rotated = ask(url, token, lambda api: api.rotate_gateway_key(key_id, GatewayKeyRotation(hours=hours)))
     if as_json:
         print_json(rotated)
@@ -230,7 +234,7 @@ async def _made(api: ControlApi, request: GatewayKeyRequest) -> tuple[GatewayKey
     missing = [one for one in request.models if one not in served]
     if not missing:
         return key, ""
-    have = f"those of pools are {', '.join(served)}" if served else "there is no pool"
+    have = f"pools declare {', '.join(served)}" if served else "there is no pool"
     return key, f"No pool declares {', '.join(missing)}; {have}. A name that an engine or an adapter adds works too."
 
 

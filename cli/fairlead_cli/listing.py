@@ -1,7 +1,7 @@
 """Lists on the command line: the same options for each list, as a table, JSON or CSV, once or repeatedly.
 
-A list command asks the API page by page until it has as many rows as `--limit` says; CSV is streamed as the API
-exports it, so that it may have any length.
+A list command requests page after page from the API until it has the number of rows in `--limit`. CSV is streamed as
+the API exports it, so that it may have any length.
 """
 
 import sys
@@ -116,8 +116,8 @@ def show_list(look: Look, listed: List[Item], filters: Query, limit: int) -> Non
 
 
 def watched(look: Look, question: Callable[[ControlApi], Awaitable[Item]], show: Callable[[Item], None]) -> None:
-    """Ask the control API and show the result, once or until Ctrl-C. With `--watch`, an API that cannot be reached is
-    reported and asked again.
+    """Request something from the control API and show the result, once or until Ctrl-C. With `--watch`, an API that
+    cannot be reached is reported, and the request is repeated.
     """
     while True:
         try:

@@ -19,7 +19,7 @@ _requests = click.option("--requests", is_flag=True, help="List re-routes of sin
 
 @click.group()
 def migrations() -> None:
-    """Session migrations between instances: predicted and actual benefit."""
+    """Session migrations between instances, with their predicted and actual gains."""
 
 
 @migrations.command("list")

@@ -79,8 +79,8 @@ def create(
     url: tuple[str, ...],
     token: str | None,
 ) -> None:
-    """Make a webhook and print the secret that signs its notices, this once. URL is the receiver's address; `-` reads
-    it from standard input, which keeps it out of the shell's history. The token needs the role admin.
+    """Make a webhook, and print once the secret that signs its notices. URL is the receiver's address; `-` reads it
+    from standard input, which keeps it out of the shell's history. The token needs the role admin.
     """
     request = WebhookRequest(
         name=name,
@@ -124,7 +124,9 @@ def delete(webhook_id: str, yes: bool, as_json: bool, url: tuple[str, ...], toke
 
 
 async def _tested(api: ControlApi, webhook_id: str) -> WebhookNotice:
-    """Return a test notice after its first delivery attempt, or its current state if that takes too long."""
+    """Return a test notice after its first delivery attempt. If the attempt takes too long, return the notice in its
+    current state.
+    """
     found = await api.test_webhook(webhook_id)
     for _ in range(LOOKS):
         if found.attempts and found.attempts[-1].seconds is not None:

@@ -140,14 +140,14 @@ def _apply(pool: PoolKey, plan: Plan, approval: Approval) -> Plan:
         reason = click.prompt("This is a high-impact change. Reason", err=approval.as_json)
     done = ask(approval.url, approval.token, lambda api: api.apply_plan(plan.id, ApplyRequest(confirm=pool.name, reason=reason)))
     approval.tell(
-        f"Applied. Until {time_words(done.undo_until)} it is taken back by `{program()} change undo {done.id}`{_or_page(done, approval)}"
+        f"Applied. Until {time_words(done.undo_until)} undo it with `{program()} change undo {done.id}`{_or_page(done, approval)}"
     )
     return done
 
 
 def _or_page(plan: Plan, approval: Approval) -> str:
-    """Return a hint at the web page where the plan can be undone; "" if the control API is reached through
-    Kubernetes'.
+    """Return a hint at the web page where the plan can be undone; empty if the control API is reached through the
+    Kubernetes API.
     """
     if is_behind_kubernetes(approval.url):
         return ""
@@ -168,7 +168,9 @@ def lines_of(plan: Plan) -> list[str]:
 
 
 def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
-    """Return lines about the expected share of the leaving instances' cached tokens that is kept."""
+    """Return lines about the share of the pool's hits that is expected to be kept, and what keeping them costs; empty
+    without a forecast.
+    """
     if expected is None:
         return []
     if expected.hits_kept is None:
@@ -178,18 +180,18 @@ def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
 
 
 def outcome_lines(found: HandOverResult) -> list[str]:
-    """Return lines about the share of requests within the objectives, after the plan was applied and before; empty if
-    it was not applied.
+    """Return lines about the share of requests within the objectives, since the plan was applied and in the ten minutes
+    before; empty if the plan was not applied.
     """
     if found.until is None:
         return []
     after, before = ("not known" if one is None else percent(one) for one in (found.attainment_after, found.attainment_before))
-    return [f"In time since it was applied, until {time_words(found.until)}: {after}; in the ten minutes before: {before}."]
+    return [f"Requests in time since the plan was applied, until {time_words(found.until)}: {after}; in the ten minutes before: {before}."]
 
 
 def kept_lines(found: HandOverResult) -> list[str]:
-    """Return lines about the share of the leaving instances' cached tokens that was kept, and about the expected
-    share.
+    """Return lines about the share of the pool's hits that was kept, next to the expected share; empty if the plan was
+    not applied.
     """
     if found.until is None:
         return []
@@ -197,8 +199,8 @@ def kept_lines(found: HandOverResult) -> list[str]:
     kept = "not known" if found.hits_kept is None else f"{found.hits_kept:.0%}{expected}"
     return [
         f"Kept of the pool's hits until {time_words(found.until)}: {kept}. Of {found.sessions_moved} sessions that moved, routers handed "
-        f"{found.sessions_handed_over} over before their next turn; {found.tokens_moved:,} tokens came along, {found.tokens_computed_ahead:,} "
-        f"were computed ahead, {found.tokens_lost:,} were computed again by their turns."
+        f"{found.sessions_handed_over} over before their next turn. {found.tokens_moved:,} tokens were transferred, {found.tokens_computed_ahead:,} "
+        f"were computed in advance, and {found.tokens_lost:,} were computed again in later turns."
     ]
 
 
@@ -211,8 +213,8 @@ QUANTITIES = {
 
 
 def expected_lines(found: PlanExpectation) -> list[str]:
-    """Return lines about the effect that the plan's simulation expects; or about why it is unknown, or the simulation's
-    progress.
+    """Return lines about the effect that the plan's simulation expects. If it is not known, the lines give the reason
+    or the simulation's progress.
     """
     if found.state is ExpectationState.UNKNOWN:
         return [f"Not simulated: {found.reason}."]

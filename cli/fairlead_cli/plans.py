@@ -27,8 +27,8 @@ def plans() -> None:
 @plans.command("list")
 @pool_argument
 @click.option("--kind", type=click.Choice([one.value for one in PlanKind]), help="Only of this kind.")
-@click.option("--by", "created_by", help="Only those that this person made.")
-@click.option("--proposed", is_flag=True, help="Only those that Fairlead proposed, from its advice.")
+@click.option("--by", "created_by", help="Only plans that this person made.")
+@click.option("--proposed", is_flag=True, help="Only plans that Fairlead proposed from its advice.")
 @range_options
 @list_options
 def list_plans(span: dict[str, Any], limit: int, look: Look, proposed: bool, **filters: Any) -> None:

@@ -89,7 +89,7 @@ def show(name: str, look: Look) -> None:
 @url_option
 @token_option
 def revisions(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """List the revisions of a pool: its engine and templates as they were, and what going back would change."""
+    """List the revisions of a pool: the engine and templates of each, and what a rollback to it would change."""
     found = ask(url, token, lambda api: api.rollout(pool_named(name)))
     if as_json:
         print_json(found)
@@ -111,8 +111,8 @@ def revisions(name: str, as_json: bool, url: tuple[str, ...], token: str | None)
 @url_option
 @token_option
 def canary(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Show the steps of a pool's canaries, and what the judge says of each. `pause` stops one, `resume` lets it go
-    on, `rollback` takes the change back.
+    """Show the steps of a pool's canaries, and the judge's verdict on each step. `pause` stops a canary, `resume`
+    continues it, and `rollback` undoes the change.
     """
     found = ask(url, token, lambda api: api.canary(pool_named(name)))
     if as_json:
@@ -130,15 +130,15 @@ def canary(name: str, as_json: bool, url: tuple[str, ...], token: str | None) ->
 @url_option
 @token_option
 def shadows(name: str, start: str, end: str | None, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Show what the policies that only advise would have decided: how often alike, and what they are predicted to
-    change where not. JSON has the same by hour.
+    """Show the decisions of the policies that only advise: how often they chose the same instance as the pool's policy,
+    and the predicted difference where they chose another. JSON also has these figures by hour.
     """
     found = ask(url, token, lambda api: api.shadows(pool_named(name), start=start, end=end))
     if as_json:
         print_json(found)
         return
     if not found.policies:
-        click.echo("No shadow was asked in this time. spec.routing.shadows names policies that only advise.")
+        click.echo("No shadow policy was evaluated in this time. spec.routing.shadows names the policies that only advise.")
         return
     print_table(SHADOW_COLUMNS, [_shadow(one) for one in found.policies])
     click.echo("Predicted by the router's formula: no engine got the requests that a shadow would have sent elsewhere.")

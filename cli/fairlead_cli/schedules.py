@@ -1,5 +1,5 @@
-"""`fairlead schedules` shows windows in time: open windows, the begins of the next windows, and the outcomes of past
-windows; and the schedules that a forecast proposes.
+"""`fairlead schedules` shows the windows of schedules: open windows, the next starts, and the outcomes of past starts;
+and the schedules that a forecast proposes.
 """
 
 from collections.abc import Mapping
@@ -87,7 +87,9 @@ def runs(start: str | None, end: str | None, limit: int, look: Look, **filters: 
 @click.option("--plan", is_flag=True, help="Plan the proposed schedules, show their effect, and apply them on confirmation.")
 @approval_options
 def forecast(name: str, plan: bool, approval: Approval) -> None:
-    """Show the schedules that a pool's recorded demand asks for, and what they would have done in the last week."""
+    """Show the schedules that a pool's recorded demand suggests, and the effect that they would have had in the last
+    week.
+    """
     pool = pool_named(name)
     found = ask(approval.url, approval.token, lambda api: api.forecast(pool))
     if plan and found.request is None:

@@ -1,4 +1,4 @@
-"""`fairlead sessions` shows which instances hold and held a session, and keeps all of its decisions."""
+"""`fairlead sessions` shows the instances that hold or held a session, and keeps all routing decisions of a session."""
 
 import click
 
@@ -19,8 +19,8 @@ def sessions() -> None:
 
 @sessions.command("list")
 @pool_argument
-@click.option("--instance", help="Only those that this instance holds.")
-@click.option("--search", "part", help="Only those with this part in their name.")
+@click.option("--instance", help="Only sessions that this instance holds.")
+@click.option("--search", "part", help="Only sessions whose names contain this text.")
 @list_options
 def list_sessions(pool: str | None, instance: str | None, part: str | None, limit: int, look: Look) -> None:
     """List sessions, the most recently seen first."""
@@ -84,7 +84,7 @@ def kept(name: str, look: Look) -> None:
         if look.output == "json":
             print_found(look, found)
         elif not found.sessions:
-            click.echo("All decisions are kept for no session. Start with `fairlead sessions keep`.")
+            click.echo("There is no session for which all decisions are kept. Start with `fairlead sessions keep`.")
         else:
             print_table(("session", "until (UTC)", "by"), [(one.session, when(one.until), one.by) for one in found.sessions])
 

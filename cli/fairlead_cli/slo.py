@@ -1,5 +1,5 @@
-"""`fairlead slo` shows how well a pool met its objectives, how well it would have met others, and changes them by a
-plan.
+"""`fairlead slo` shows how well a pool met its objectives and how well it would have met other targets. It also changes
+the targets by a plan.
 """
 
 from typing import Any
@@ -97,12 +97,14 @@ def of_tasks(name: str, start: str, end: str, as_json: bool, url: tuple[str, ...
         return
     click.echo(f"{found.pool} from {time_words(found.start)} to {time_words(found.end)}")
     if not found.shares:
-        click.echo("No task with a target was over in this time. docs/agents.md says what targets of tasks are.")
+        click.echo("No task with a target ended in this time. docs/agents.md says what targets of tasks are.")
         return
     columns = ("version", "class", "turns within", "whole task within", "goal", "tasks", "in time", "broke off", "in time incl. those")
     print_table(columns, [_of_tasks(one) for one in found.shares])
     if found.since is not None:
-        click.echo(f"Of very many tasks the newest are judged: those whose last turn ended since {time_words(found.since)}.")
+        click.echo(
+            f"There are very many tasks, so only the newest are judged: tasks whose last turn ended since {time_words(found.since)}."
+        )
 
 
 @slo.command()
@@ -152,7 +154,7 @@ def task_burn(name: str, as_json: bool, url: tuple[str, ...], token: str | None)
         print_json(found)
         return
     if not found.budgets:
-        click.echo(f"{found.pool} has no target of tasks, and no task with one was over. docs/agents.md says what these are.")
+        click.echo(f"{found.pool} has no target of tasks, and no task with a target ended. docs/agents.md says what targets of tasks are.")
         return
     kept = any(one.window == "30d" for one in found.windows)
     for one in found.budgets:
@@ -204,7 +206,9 @@ def what_if(
     columns = ("class", "requests", "in time when they ran", "would have been in time", "goal", "refused", "failed")
     print_table(columns, [_other(one) for one in (*found.classes, found.whole)])
     if not found.exact:
-        click.echo("Latencies are recorded in steps, and a target lies within a step; for round numbers the answer is exact.")
+        click.echo(
+            "Latencies are recorded in steps. For a target within a step, the numbers are estimates; for a round number, they are exact."
+        )
 
 
 @slo.command("set")
@@ -246,7 +250,9 @@ def _of_tasks(one: TaskShare) -> tuple[str, ...]:
 
 
 def _within(target: float | None, found: float | None) -> str:
-    """The target, and the time that the goal's share of the tasks did not exceed."""
+    """Return the target of tasks, followed in parentheses by the time within which the goal's share of the tasks ended;
+    an en dash without a target.
+    """
     return "–" if target is None else seconds(target) if found is None else f"{seconds(target)} ({seconds(found)})"
 
 

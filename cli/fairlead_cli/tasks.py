@@ -1,4 +1,6 @@
-"""`fairlead tasks` shows the cost of agents' tasks, the tree of a session, and the times for which sessions think."""
+"""`fairlead tasks` shows the cost of agents' tasks, the tree of a session, and the think times of sessions: how long
+they wait between turns.
+"""
 
 from typing import Any
 
@@ -17,7 +19,7 @@ SESSION_COLUMNS = ("session", "from", "turns", "refused", "hits", "in the model"
 
 @click.group()
 def tasks() -> None:
-    """Tasks of agents: what they cost, their sessions, and how long these think."""
+    """Tasks of agents: their cost, their sessions, and the think times of these sessions."""
 
 
 @tasks.command("list")

@@ -54,9 +54,7 @@ def list_tokens(limit: int, look: Look) -> None:
 @url_option
 @token_option
 def create(name: str, role: str, rights: tuple[str, ...], days: int, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Make a token and print its secret, this once. The token that asks needs the role admin wherever the new one has
-    rights.
-    """
+    """Make a token and print its secret once. Your own token needs the role admin wherever the new token has rights."""
     namespaces = _rights(rights)
     if role == AccessRole.NONE and not namespaces:
         raise InvalidInput("--role", role, f"write one of {', '.join(PEOPLE)}, or name namespaces with --in")
@@ -76,7 +74,7 @@ def create(name: str, role: str, rights: tuple[str, ...], days: int, as_json: bo
 @url_option
 @token_option
 def revoke(token_id: str, yes: bool, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Revoke a token, and end every web session that it opened. The token that asks needs the role admin."""
+    """Revoke a token, and end every web session that it opened. Your own token needs the role admin."""
     confirm(yes, f"Revoke the token {token_id}? Whatever uses it stops working.")
     ask(url, token, lambda api: api.revoke_token(token_id))
     print_done(as_json, {"id": token_id, "done": "revoked"}, f"Token {token_id} is revoked.")

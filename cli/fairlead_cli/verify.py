@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 @token_option
 @json_option
 @pool_argument
-@click.option("--decisions", default=2000, show_default=True, type=click.IntRange(0), help="Newest decisions to look at.")
+@click.option("--decisions", default=2000, show_default=True, type=click.IntRange(0), help="Number of newest decisions to check.")
 @click.option(
     "--moves",
     default=1000,
@@ -37,8 +37,8 @@ def verify(url: tuple[str, ...], token: str | None, as_json: bool, pool: str | N
 
     Every decision's rule, terms, limits, reason and sentence must lead to the chosen instance. Every migration must be
     a step of its session's history, with an outcome and a verdict that its own numbers support. A session's history
-    must lead to its home without a gap. Without a pool, the audit log's hash chain is checked too, if the token may
-    read the whole log. Prints each contradiction; the exit code is 1 if there is any.
+    must lead to its present instance without a gap. Without a pool, the audit log's hash chain is checked too, if the
+    token may read the whole log. Prints each contradiction; the exit code is 1 if there is any.
     """
     verifier = ask(url, token, lambda api: collect(api, pool, decisions, moves, sessions))
     if as_json:

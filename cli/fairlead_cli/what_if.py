@@ -75,7 +75,7 @@ def what_if() -> None:
 @url_option
 @token_option
 def run(name: str, url: tuple[str, ...], token: str | None, *, no_wait: bool, as_json: bool, **options: Any) -> None:
-    """Simulate a pool under other policies; the others are compared with the first.
+    """Simulate a pool under several policies, and compare the policies with the first one.
 
     The token needs the role operator.
     """

@@ -31,10 +31,10 @@ def create_app(
 ) -> ASGIApp:
     """Return the ASGI app of API and web UI. Nothing is connected or migrated before the app's lifespan starts.
 
-    `cluster`: replaces the Kubernetes API; None = the real one.
+    `cluster`: replaces the Kubernetes API; None = the real Kubernetes API.
     `links`: links from the pages to other tools.
-    `clusters`: the further clusters that a page shows.
-    `ports`: the ports for other people's autoscalers.
+    `clusters`: the other clusters that the web UI shows.
+    `ports`: the ports that other projects' autoscalers call.
 
     Raises InvalidInput for an invalid `public_url`.
     """

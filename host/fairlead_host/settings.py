@@ -14,7 +14,7 @@ from fairlead_web.text.outside_links import LinkPatterns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
-    """Settings of the host process. `public_url`: None = the address on which it listens."""
+    """Settings of the host process. If `public_url` is None, it is the address on which the process listens."""
 
     web: bool = field(
         default=True,

@@ -12,14 +12,14 @@ from fairlead_operator.times import format_second
 
 _MOST_DOUBLINGS = 30
 _LONG_SECONDS = 10.0
-"""Least pause in seconds for which messages give the time of the next try."""
+"""Minimum pause, in seconds, for which messages give the time of the next try."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FailedAction:
-    """An action that was refused `times` times in a row: why, when the last refusal was recorded, and when to try
-    again. `told` is the problem as shown to people, None while the refusal may be temporary; `is_news` says whether
-    `told` must still be published.
+    """An action that was refused `times` times in a row: the reason (`problem`), the time of the last refusal, and the
+    time of the next attempt. `told` is the problem as shown to people, None while the refusal may be temporary;
+    `is_news` says whether `told` must still be published.
     """
 
     times: int
@@ -40,8 +40,8 @@ class FailedAction:
 class ActionBackoff:
     """The actions of one pool that the Kubernetes API refused.
 
-    An action is paused for 1, 2, 4, … seconds, at most `longest`. Its key contains the change as well as the object: a
-    corrected template or number is another action.
+    An action is paused for 1, 2, 4, … seconds, at most `longest`. Its key contains the change as well as the object, so
+    that a corrected template or number counts as another action.
     """
 
     longest: float
@@ -91,7 +91,9 @@ class ActionBackoff:
             del self._known[action]
 
     def due(self, now: float) -> float | None:
-        """Return the seconds until the next action may be tried again; None if none was refused."""
+        """Return the seconds until the first of the refused actions may be tried again; None if no action is refused
+        now.
+        """
         return min((max(0.0, refusal.again_at - now) for refusal in self._known.values()), default=None)
 
 
@@ -117,7 +119,9 @@ class ServerBackoff:
         return max(0.0, self._until - self._monotonic())
 
     def now(self) -> float:
-        """Return the time at which a call begins; pass it to `failed`."""
+        """Return the present time in seconds. A caller takes it before a call, and passes it to `failed` if the call
+        fails.
+        """
         return self._monotonic()
 
     def answered(self) -> None:

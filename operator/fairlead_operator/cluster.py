@@ -16,7 +16,9 @@ __all__ = ["Cluster", "ClusterError", "ClusterRefused", "ClusterUnavailable", "H
 FIELD_MANAGER = "fairlead-operator"
 
 _WRITE_SECONDS = 35.0
-"""Time limit of a write: an admission webhook may take 30 s before the server reports its failure."""
+"""Time limit of a write, in seconds. It is long, because an admission webhook may take 30 s before the server reports
+its failure.
+"""
 
 
 class Resource(Enum):
@@ -69,15 +71,14 @@ class Cluster(Protocol):
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
         """Apply a merge patch; return False if the object does not exist.
 
-        A `resourceVersion` in the body must match the object's, otherwise the patch is refused (409); so must a `uid`
-        (422).
+        The patch is refused if its body has another `resourceVersion` (409) or another `uid` (422) than the object.
         """
 
     async def apply(self, resource: Resource, namespace: str, body: dict[str, Any], *, force: bool) -> dict[str, Any]:
         """Apply an object by server-side apply, which also creates it; return the object afterwards.
 
-        The call is refused (409) if another manager set one of the fields to another value, unless `force`, and if
-        `resourceVersion` or `uid` in the body do not match.
+        The call is refused (409) if the body has another `resourceVersion` or `uid` than the object. Without `force`,
+        it is also refused if another manager set one of the fields to another value.
         """
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
@@ -123,7 +124,7 @@ class _Pods(TypedDict):
 
 
 _READ_PARTS = MappingProxyType({Resource.PODS: cast("msgspec.json.Decoder[dict[str, Any]]", msgspec.json.Decoder(_Pods))})
-"""By resource, a decoder for only those fields of long lists that the operator reads. Without most of the specs and
+"""By resource, a decoder of the fields that the operator reads from a long list. Without most of the specs and
 managedFields, reading 50 pods takes a thirteenth of the CPU time.
 """
 

@@ -1,9 +1,9 @@
 """Reads which pods use the devices that pools of a namespace share, and which pools take turns on them.
 
 The pools of a namespace that take turns read, decide and act one after the other (`lock`), so that two pools never take
-the same device; only the operator that holds the Lease acts. The other attributes do not decide which pool may be
-awake. They only measure three times: since when a device is free, since when a sleeping engine has not confirmed that
-it left its device, and since when a pool has completed no round. The danger: a pod of another namespace, or a process
+the same device; only the operator that holds the Lease acts. All other attributes only measure three durations: how
+long a device has been free, how long a sleeping engine has not confirmed that it left its device, and how long a pool
+has completed no round. They do not decide which pool may be awake. The danger: a pod of another namespace, or a process
 outside of Kubernetes, may use the same GPU unseen.
 """
 
@@ -36,14 +36,14 @@ from fairlead_operator.times import parse_time
 
 
 def turns_spec(spec: PoolSpec | None) -> TurnsSpec | None:
-    """Return the section in which a pool names the devices on which it takes turns; None if it takes none."""
+    """Return the section that names the devices on which a pool takes turns; None if the pool takes no turns."""
     return next((role.turns for role in spec.roles if role.turns is not None), None) if spec is not None else None
 
 
 class DeviceTurns:
     """The devices that the pools of each namespace share. `wake` wakes a pool's worker; `waiting` is the metric of
-    waiting instances by pool. A pool that has completed no round for `silence` seconds does not count as waiting: its
-    condition is out of date, and it could not take a device.
+    waiting instances by pool. A pool that has completed no round for `silence` seconds does not count as waiting,
+    because its condition is out of date and it could not take a device.
     """
 
     def __init__(self, waiting: Gauge | None = None, silence: float = 60.0) -> None:
@@ -58,7 +58,9 @@ class DeviceTurns:
         self._unsure: dict[tuple[str, str], dict[str, float]] = {}
 
     def lock(self, namespace: str, spec: PoolSpec | None) -> AbstractAsyncContextManager[None]:
-        """Return the lock under which a pool that takes turns reads and acts; a pool that takes none needs none."""
+        """Return the lock under which a pool that takes turns reads and acts. For any other pool, the returned lock
+        does nothing.
+        """
         return self._locks[namespace] if turns_spec(spec) is not None else nullcontext()
 
     async def look(
@@ -84,7 +86,9 @@ class DeviceTurns:
         return SharedDevices(own=own, others=tuple(others), users=timed, free_since=free)
 
     def note(self, pool: PoolKey, waiting: int | None, now: float) -> None:
-        """Record at the end of a round how many instances of a pool wait for a device; None: it takes no turns."""
+        """Record at the end of a round how many instances of a pool wait for a device. `waiting` is None if the pool
+        takes no turns.
+        """
         if waiting is None:
             self._completed.pop(pool, None)
         else:
@@ -96,7 +100,9 @@ class DeviceTurns:
                 self._waiting.remove(str(pool))
 
     def _believed(self, namespace: str, taker: TurnTaker, now: float) -> TurnTaker:
-        """Return the pool, without its wait if it has completed no round for too long."""
+        """Return the pool. If the pool has completed no round for too long, it is returned as a pool that does not
+        wait.
+        """
         if taker.waiting_since is None:
             return taker
         completed = self._completed.setdefault(PoolKey(namespace=namespace, name=taker.pool), now)
@@ -108,8 +114,8 @@ class DeviceTurns:
             self.wake(PoolKey(namespace=namespace, name=other.pool))
 
     def _timed(self, namespace: str, claims: Iterable[str], users: Iterable[DeviceUser], now: float) -> tuple[DeviceUser, ...]:
-        """Measure how long the devices have been free. Return the users, with the times since when their engines have
-        not said that they are off their devices.
+        """Measure how long the devices have been free. Return the users of the devices. If the engine of a sleeping
+        user has not confirmed that it left its device, the user has the time since which the confirmation is missing.
         """
         timed = []
         for claim in claims:
@@ -151,7 +157,9 @@ def _taker(pool: Mapping[str, Any]) -> TurnTaker | None:
 
 
 def _told_by(pool: Mapping[str, Any], taker: TurnTaker) -> TurnTaker:
-    """Return the pool with two facts from its condition: since when it waits for a device, and whether it is idle."""
+    """Return the pool with two facts from its status condition: the time since which it waits for a device (None if it
+    does not wait), and whether it is idle.
+    """
     conditions = (pool.get("status") or {}).get("conditions") or ()
     found: Mapping[str, Any] = next((one for one in conditions if one.get("type") == ConditionType.HAS_DEVICES), {})
     waits = found.get("reason") == WAITS_FOR_DEVICE

@@ -1,9 +1,9 @@
 """The handlers that kopf calls, a few lines each.
 
 A daemon reconciles each pool, and the deletion handler finalizes it; kopf adds and removes the finalizer. Events of
-pods and of other children wake the pool's worker. The operator's own writes (status, annotations) are ignored, because
-otherwise every step would cause the next: an object's essence is kept in kopf's memo of it, which disappears with the
-object.
+pods and of other children wake the pool's worker. Events of the operator's own writes (status, annotations) are
+ignored, because otherwise every step would cause the next. For that purpose, the relevant parts of each object (its
+essence) are kept in kopf's memo of the object, which disappears with the object.
 
 The handlers contain no other logic, because it could only be tested with kopf.
 """

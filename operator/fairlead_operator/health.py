@@ -24,7 +24,9 @@ FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0
 
 CONNECTIONS = 64
 VISIT_SECONDS = 30.0
-"""Maximum seconds that one connection lasts: a client asks for health once and leaves, or connects again."""
+"""Maximum duration of a connection in seconds. A health check needs only one short request, and a client may connect
+again.
+"""
 
 
 class _Visit(asyncio.Protocol):
@@ -37,11 +39,11 @@ class _Visit(asyncio.Protocol):
         self._begun = asyncio.get_running_loop().time()
 
     def may_go(self) -> bool:
-        """See `Visitor`."""
+        """Return whether the connection has lasted so long that it may be closed in favour of a new one."""
         return self._transport is not None and asyncio.get_running_loop().time() - self._begun >= STRANGER_SECONDS
 
     def turn_away(self) -> None:
-        """See `Visitor`."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -142,8 +144,8 @@ class Health:
         return web.json_response(self.document())
 
     async def _ready(self, request: web.Request) -> web.Response:
-        """Respond to `/readyz`: whether the operator is ready. A standby is ready too: it would take over, and a
-        rolling update waits for it before it stops the holder of the Lease.
+        """Respond to `/readyz`: whether the operator is ready. A standby is ready too, because it would take over, and
+        because a rolling update waits for it before it stops the holder of the Lease.
         """
         return web.json_response(self.document(), status=200 if self.is_ready() else 503)
 

@@ -107,8 +107,8 @@ class Lease:
         }
 
     async def _write(self, found: dict[str, Any], spec: dict[str, Any]) -> bool:
-        """Write the Lease if it is unchanged since it was read. Return whether it was written: if two operators try at
-        the same time, only one succeeds.
+        """Write the Lease if it is unchanged since it was read. Return whether it was written. If two operators try at
+        the same time, only one of them succeeds.
         """
         body = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "spec": spec}
         try:
@@ -179,9 +179,10 @@ class LeaderElection:
         logger.warning("standby: the lease is lost", extra={"holder": self._lease.holder or None})
 
     async def _try(self) -> None:
-        """Try once to take or renew the Lease. If this operator holds the Lease, the attempt is cut off when the hold
-        ends, because the operator must then have stopped acting; otherwise it is cut off after `hold_seconds`, when a
-        success would be too late to be of use.
+        """Try once to take or renew the Lease.
+
+        If this operator holds the Lease, the attempt ends at the latest when the hold ends, because the operator must
+        then stop acting. Otherwise it ends after at most `hold_seconds`, because a later success would be of no use.
         """
         try:
             async with asyncio.timeout(self._lease.seconds_left or self._lease.hold_seconds):

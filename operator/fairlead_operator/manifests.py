@@ -50,10 +50,11 @@ def pod(
     claim: str = "",
     pull_secrets: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the manifest of one instance, created for `reason` after this many failures in a row,
-    with the shared device of this ResourceClaim.
+    """Return the manifest of one instance.
 
-    `image` and `pull_secrets` are for simulated engines without a template; `now` is RFC 3339.
+    `reason` is the reason for its creation, `failures` the number of failed instances in a row before it, and `claim`
+    the ResourceClaim of its shared device (empty without one). `image` and `pull_secrets` are for simulated engines
+    without a template; `now` is RFC 3339.
     """
     name = instance_name(identity.name, identity.uid, role, ordinal)
     template = with_named_port(pod_template(spec, role, image), spec.engine.port)
@@ -93,9 +94,9 @@ def pod(
 def group(identity: PoolIdentity, spec: PoolSpec, leader: Mapping[str, Any], role: Role, nodes: int) -> dict[str, Any]:
     """Return the LeaderWorkerSet of one instance with several nodes; `leader` is the manifest of its leader pod.
 
-    There is one set for each instance, not one for a pool: a set with several groups always ends the last group first,
-    while Fairlead ends the instance that is cheapest to lose. The template's labels are also on the set, where Kueue
-    looks for its queue.
+    There is one set for each instance, and not one for the pool, because a set with several groups always ends the last
+    group first, while Fairlead ends the instance that is cheapest to lose. The template's labels are also on the set,
+    where Kueue looks for its queue.
     """
     name, metadata = leader["metadata"]["name"], leader["metadata"]
     of_group = {GROUP_LABEL: identity.name, ROLE_LABEL: role.value}
@@ -155,13 +156,15 @@ def service(identity: PoolIdentity, spec: PoolSpec, target: int | str) -> dict[s
 def disruption_budget(identity: PoolIdentity, role: Role, replicas: int, leaving: int = 0, nodes: int = 1) -> dict[str, Any]:
     """Return a PodDisruptionBudget that allows voluntary evictions of one instance of the role at a time.
 
-    Its minimum covers `replicas` and the ready instances that are `leaving`: the cluster counts the latter until their
-    pods end, and would otherwise allow that many other evictions at once. `maxUnavailable`, which earlier versions
-    wrote, would count from the pool's scale subresource: that is 1 for a pool of prefill and decode, and not the number
-    in force if a schedule or the load decides it. A null in the manifest removes `maxUnavailable` from such a budget.
-    An instance that is not ready protects nothing and may always be evicted: otherwise the drain of its node would
-    hang. Every pod of an instance with several `nodes` counts: if one of them is evicted, its whole group restarts, and
-    no other pod may be evicted until then.
+    Its minimum counts `replicas` and the ready instances that are `leaving`. The cluster counts the leaving instances
+    until their pods end; without them in the minimum, it would allow as many further evictions at once. An instance
+    that is not ready may always be evicted, because otherwise the drain of its node would hang. Every pod of an
+    instance with several `nodes` counts, because the whole group restarts if one of its pods is evicted; no other pod
+    may be evicted until then.
+
+    `maxUnavailable`, which earlier versions wrote, is removed from an existing budget by a null. It counts from the
+    pool's scale subresource, which is 1 for a pool of prefill and decode, and which ignores the numbers that schedules
+    and the load set.
     """
     selector = {"matchLabels": {POOL_LABEL if nodes == 1 else GROUP_LABEL: identity.name, ROLE_LABEL: role.value}}
     metadata = {**child_metadata(identity, budget_name(identity, role)), "annotations": {REPLICAS_ANNOTATION: str(replicas)}}
@@ -184,8 +187,8 @@ def budget_name(identity: PoolIdentity, role: Role) -> str:
 
 
 def pool_role(identity: PoolIdentity, role: Role, *, replicas: int | None, pinned: int | None) -> dict[str, Any]:
-    """Return the InferencePoolRole of a role. `pinned` is the number of instances that the pool declares, if any. With
-    `replicas` None, the object keeps its own number.
+    """Return the InferencePoolRole of a role. `pinned` is the number of instances that the pool declares, None if it
+    declares none. If `replicas` is None, the object keeps its present number.
     """
     number = {} if replicas is None else {"replicas": replicas}
     return {

@@ -5,7 +5,8 @@ from typing import Any
 
 
 def without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document without nulls: a null means "left out", which only a patch may express.
+    """Return the document without nulls, because a null in a document means that the field is left out. Only a patch
+    needs nulls.
 
     Nulls in objects within lists are also removed, because a server drops them from a merge patch (evanphx/json-patch).
     """

@@ -1,4 +1,6 @@
-"""Completes the pod template of a role, and hashes the template: an instance with another hash must be replaced."""
+"""Completes the pod template of a role, and computes the template's hash. An instance with another hash must be
+replaced.
+"""
 
 import hashlib
 import json

@@ -1,9 +1,9 @@
 """The operator's polling of the control API, for facts that no Kubernetes event reports.
 
-The first fact: requests that routers hold for pools at zero. The operator makes one call a second, and such a pool is
-reconciled at once. The second: pools that were deleted while no operator, or no control API, was running, so that the
-API does not know of the deletion. Such a pool would remain in the API and in routers. As the operator sends each pool's
-state every few seconds, it checks in the cluster whether pools without a recent state still exist.
+First, requests that routers hold for pools at zero: one call a second finds these pools, and each is reconciled at
+once. Second, pools that were deleted while no operator or no control API was running: the API does not know of the
+deletion, so these pools would remain in the API and in routers. The operator sends the state of each pool every few
+seconds, and checks in the cluster whether the pools without a recent state still exist.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class UntoldDeletions:
                 for pool in sorted((one for one in still if one.namespace == namespace and one.name not in there), key=str):
                     await self._tell(pool, control_plane, cluster)
             except ClusterError as error:
-                logger.warning("deletions not looked for", extra={"namespace": namespace, "error": str(error)})
+                logger.warning("no search for deletions", extra={"namespace": namespace, "error": str(error)})
 
     async def _tell(self, pool: PoolKey, control_plane: TellsUnheardPools, cluster: Cluster) -> None:
         """Report a pool's deletion to the control API, if the pool no longer exists. Raises ClusterError."""
@@ -114,4 +114,4 @@ class UntoldDeletions:
             try:
                 await self.look(control_plane, cluster)
             except Exception:  # one bad answer must not end the looks
-                logger.exception("looking for deletions broke")
+                logger.exception("the search for deletions failed because of a bug")

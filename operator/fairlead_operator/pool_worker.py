@@ -1,5 +1,5 @@
-"""One worker per pool: kopf's daemon runs it while the pool exists, and kopf's deletion handler uses it to finalize the
-pool.
+"""One worker per pool. Kopf's daemon runs the worker while the pool exists, and kopf's deletion handler uses it to
+finalize the pool.
 
 A worker never takes two steps at once.
 """
@@ -57,8 +57,8 @@ class Turns:
 
 
 class PoolWorker:
-    """Takes steps for one pool, one at a time: the next step when the worker is woken, and at the latest after the
-    pause that the last step returned.
+    """Takes steps for one pool, one at a time. The next step is taken when the worker is woken, and at the latest after
+    the pause that the last step returned.
 
     Use from one event loop only.
     """

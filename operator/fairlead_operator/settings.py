@@ -63,7 +63,7 @@ class Pace:
     silence: float = 10.0
     """Seconds without a response about a pool after which the control API counts as unreachable."""
     recent_figures: float = 120.0
-    """Seconds after the control API's last response for which SLOMet keeps the shares of that response. They are shares
+    """Seconds after the control API's last response for which SLOMet keeps the shares in that response. The shares are
     of the requests of five minutes.
     """
     longest_retry: float = 300.0
@@ -87,7 +87,8 @@ class Pace:
     `gateways.watching`.
     """
     nodes: float = 3.0
-    """Pause between two reads of the nodes with instances: a spot notice may come 30 s before its node is taken away.
+    """Pause between two reads of the nodes with instances. It is short, because a spot notice may come only 30 s before
+    its node is taken away.
     """
     deletions: float = 60.0
     """Pause between two searches for deleted pools that the control API still knows."""
@@ -177,7 +178,8 @@ class PickerSettings:
 class OperatorSettings:
     """All settings of the operator.
 
-    `namespaces` empty = all; `health_port` 0 = no health endpoint; `identity` empty = a new identity.
+    If `namespaces` is empty, the operator watches all namespaces. If `health_port` is 0, there is no health endpoint.
+    If `identity` is empty, each start makes a new identity.
     """
 
     control_plane: ControlPlaneSettings = field(metadata=group(ControlPlaneSettings))
@@ -198,7 +200,7 @@ class OperatorSettings:
             "FAIRLEAD_LEAVING_NODES",
             Choice((NO_NODES, TERMINATIONS, CORDONS)),
             "the nodes whose instances are drained before they are evicted",
-            "`terminations`: those that an autoscaler or a cloud says it takes away; `cordons`: cordoned ones too; both need the right to get nodes",
+            "`terminations`: nodes that an autoscaler or a cloud announces to take away; `cordons`: also cordoned nodes; both need the right to get nodes",
         ),
     )
     engine_image: str = field(

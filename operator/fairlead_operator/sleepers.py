@@ -1,14 +1,14 @@
 """Calls a pool's engines to find out whether they sleep, and to put them to sleep or wake them, by vLLM's
 `/is_sleeping`, `/sleep` and `/wake_up`.
 
-`/is_sleeping` only says that an engine computes nothing: it also returns true for a paused vLLM, and for a vLLM that
+`/is_sleeping` only says that an engine computes nothing. It also returns true for a paused vLLM, and for a vLLM that
 has not moved its weights away yet. Only `vllm:engine_sleep_state`, which vLLM sets once its call to sleep has ended,
 says that the GPU's memory is free (vllm/v1/engine/core.py and async_llm.py of 0.32.0).
 
-An engine responds to `/sleep` or `/wake_up` only after it has fallen asleep or is awake, which takes seconds. So these
-calls (orders) are sent in the background, and later rounds read the result from `/is_sleeping`. A lost response or a
-killed operator therefore does no harm. The danger: these paths are meant for developers, and anybody who reaches an
-engine's port may call them too.
+An engine responds to `/sleep` or `/wake_up` only after it has fallen asleep or is awake, which takes seconds. Therefore
+these calls (orders) are sent in the background, and later rounds read the result from `/is_sleeping`. A lost response
+or a killed operator does no harm. The danger: these paths are meant for developers, and anybody who reaches an engine's
+port may call them too.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Engines(Protocol):
     """The calls to an engine at `address` (host:port). No call raises an error."""
 
     async def is_sleeping(self, address: str) -> EngineSleep:
-        """Ask the engine whether it sleeps."""
+        """Return the engine's answer to the question whether it sleeps."""
 
     async def gave_up_memory(self, address: str) -> bool:
         """Return whether the engine says that it has given up the memory of its GPU."""
@@ -153,7 +153,7 @@ class Sleepers:
         self._orders: dict[str, asyncio.Task[None]] = {}
 
     async def asked(self, pods: tuple[Pod, ...], roles: Collection[Role]) -> tuple[Pod, ...]:
-        """Return the pods with the present sleep states of their engines. Only engines of these `roles`, which keep
+        """Return the pods with the present sleep states of their engines. Only engines of `roles`, the roles that keep
         sleepers, and engines that slept before are called.
         """
         able = [pod for pod in pods if pod.address is not None and _is_asked(pod, roles)]

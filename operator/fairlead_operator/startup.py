@@ -58,7 +58,9 @@ class NothingHandled(kopf.DiffBaseStorage):
     """
 
     def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
-        """Return an empty essence: nothing compares it, and kopf would copy every object at every event."""
+        """Return an empty essence, because nothing compares essences. With a full essence, kopf would copy every object
+        at every event.
+        """
         return cast(kopf.BodyEssence, dict[str, Any]())
 
     def fetch(self, *, body: kopf.Body) -> None:
@@ -208,7 +210,7 @@ async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
     try:
         await asyncio.wait_for(lease.release(), _RELEASE_SECONDS)
     except (ClusterError, TimeoutError) as error:
-        logger.warning("lease not released, it runs out", extra={"error": str(error)})
+        logger.warning("lease not released; it expires after its duration", extra={"error": str(error)})
 
 
 async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
@@ -261,8 +263,8 @@ async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSett
 async def log_in(kubeconfig: str | None, connections: int, trace: aiohttp.TraceConfig) -> kopf.AiohttpSession:
     """Create kopf's HTTP session, with at most `connections` connections; it reports its requests to `trace`.
 
-    A session created by kopf has no bound: if many pools appear at once, it opens a connection for each, and the
-    renewal of the Lease would wait behind them all.
+    A session created by kopf has no bound. If many pools appear at once, it opens a connection for each of them, and
+    the renewal of the Lease would have to wait for all of these.
     """
     server, session = await open_session(kubeconfig, connections, trace, middlewares=(Watches(asyncio.sleep), take_whole_answers))
     return kopf.AiohttpSession(server=server, aiohttp_session=session)

@@ -108,9 +108,10 @@ class Watches:
         """By path, the number of its watch's failures in a row."""
 
     async def __call__(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        """Return the response. The response to a watch contains only events that kopf understands. If a version is too
-        old, some servers say this within the stream, and kopf understands that. Other servers use the response's status
-        (410), which would end the operator: then the watch is repeated from the present state.
+        """Return the response. If it is the response to a watch, it contains only events that kopf understands.
+
+        If the watch's version is too old, some servers report this in the stream, which kopf understands. Other servers
+        respond with the status 410, which would end the operator; the watch is then repeated from the present state.
         """
         answer = await send(request)
         if "watch" not in request.url.query:
@@ -206,8 +207,8 @@ def check_event(line: bytes) -> None:
 
 
 async def take_whole_answers(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Treat a response that was cut off, holds no document, or is a refusal that cannot be parsed like a missing
-    response: kopf then tries again, where it would otherwise end.
+    """Return the response, or raise ClientConnectionError for one that kopf could not use: it was cut off, holds no
+    document, or is a refusal that cannot be parsed. Kopf then tries again; the unusable response would end it.
     """
     answer = await send(request)
     if "watch" in request.url.query and answer.status < 300:
@@ -245,4 +246,4 @@ def _check_refusal(body: bytes, wait: str) -> None:
         if found.kind == "Status" and found.details:
             seconds = found.details.get("retryAfterSeconds", seconds) if isinstance(found.details, dict) else None
     if not isinstance(seconds, int) or not 0 <= seconds <= LONGEST_RETRY_AFTER:
-        raise msgspec.DecodeError(f"it asks to wait for something else than 0 to {LONGEST_RETRY_AFTER} seconds")
+        raise msgspec.DecodeError(f"its Retry-After is not a number from 0 to {LONGEST_RETRY_AFTER} seconds")

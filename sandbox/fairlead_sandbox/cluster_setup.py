@@ -23,7 +23,9 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = f"/apis/fairlead.dev/v1alpha1/namespaces/{POOL_NAMESPACE}/inferencepools"
 FIELD_MANAGER = "fairlead-sandbox"
 ACCOUNTS = ("kubelet", "fairlead-api", "fairlead-operator")
-"""The users of the sandbox's own Kubernetes API besides the admin; it writes a kubeconfig for each."""
+"""The users of the sandbox's own Kubernetes API besides the admin. The Kubernetes API writes a kubeconfig for each
+user.
+"""
 ESTABLISH_SECONDS = 180.0
 POOL_READY_SECONDS = 180.0
 """Seconds without any change of the pool after which the setup fails."""
@@ -39,8 +41,8 @@ class ClusterSetup:
         """The kubeconfig of a given cluster; None if the sandbox's own Kubernetes API is used."""
 
     async def publish_kubeconfig(self) -> None:
-        """Copy the admin's kubeconfig to its documented path. For a given cluster, also write one kubeconfig for every
-        process.
+        """Copy the admin's kubeconfig to its documented path. A given cluster has only one kubeconfig, which is also
+        copied to the path of each process's kubeconfig.
         """
         folder = self._directory.kubernetes
         source = self._cluster or folder / "kubeconfig"
@@ -52,7 +54,7 @@ class ClusterSetup:
             for path in copies:
                 write_private(path, text)
         except OSError as problem:
-            raise SandboxError(f"{source}: there is no kubeconfig to be read ({problem.strerror})") from None
+            raise SandboxError(f"{source}: the kubeconfig cannot be read ({problem.strerror})") from None
 
     async def apply_definitions(self) -> None:
         """Apply every definition in `crds/`, and in the sandbox's own cluster also the definition of LeaderWorkerSets;

@@ -73,9 +73,9 @@ def _summary_when_ready(child: "subprocess.Popen[bytes]", directory: StateDirect
             raise StartFailed(said if "(log: " in said else f"{said} (log: {log_path})")
         time.sleep(0.1)
     child.terminate()
-    raise StartFailed(f"the sandbox is not ready, and no process became so within {WAIT_SECONDS:g} s (log: {log_path})")
+    raise StartFailed(f"the sandbox is not ready, and no further process became ready within {WAIT_SECONDS:g} s (log: {log_path})")
 
 
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].removeprefix("fairlead: ") if lines else "the supervisor ended without a word"
+    return lines[-1].removeprefix("fairlead: ") if lines else "the supervisor ended without a message"

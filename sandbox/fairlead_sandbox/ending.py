@@ -46,10 +46,11 @@ def supervisor_of(note: RunNote | None) -> ProcessIdentity | None:
 
 
 def sweep(directory: StateDirectory) -> int:
-    """End every process of this directory except its supervisor and the caller; return the number of ended processes.
+    """End every process of the sandbox in this directory, except its supervisor and the caller. Return the number of
+    ended processes.
 
-    The processes are found in three ways: by their mark, by the note about the last run and, for Postgres, which
-    overwrites its environment, by its working directory.
+    The processes are found in three ways: by their mark, by the note about the last run, and by the working directory.
+    Only Postgres needs the third way, because it overwrites its environment, which has the mark.
     """
     note = directory.read_run()
     noted = [

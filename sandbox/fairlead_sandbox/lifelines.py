@@ -12,7 +12,7 @@ def die_with_parent(number: int) -> Callable[[], None] | None:
     """Return a `preexec_fn` that makes the kernel send signal `number` to the child when the thread that forked it
     ends. None if the kernel has no parent-death signal.
 
-    Fork from the main thread only: when another thread ends, the children that it forked would end too.
+    Fork from the main thread only. The end of any other thread would end the children that it forked.
     """
     if sys.platform != "linux":
         return None

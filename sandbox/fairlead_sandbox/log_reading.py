@@ -24,7 +24,7 @@ def find_logs(directory: StateDirectory, name: str | None) -> dict[str, Path]:
     pods = {path.stem.partition("_")[2]: path for path in sorted((directory.kubernetes / "logs").glob("*.log"))}
     found = processes.get(name) or pods.get(name)
     if found is None:
-        raise SandboxError(f"no log of {name!r}; there are: {', '.join([*processes, *pods]) or 'none'}")
+        raise SandboxError(f"no log of {name!r}; there are logs of: {', '.join([*processes, *pods]) or 'none'}")
     return {name: found}
 
 

@@ -17,14 +17,14 @@ TRIES = 200
 
 
 class PortClaims:
-    """The ports that this sandbox has claimed, by name, until they are released or the process ends."""
+    """The ports that this sandbox has claimed, by name. A claim ends with `release` or with this process."""
 
     def __init__(self, ports: Mapping[str, int], claims: tuple[socket.socket, ...]) -> None:
         self.ports = dict(ports)
         self._claims = claims
 
     def release(self) -> None:
-        """Let other sandboxes have the ports. Safe to call twice."""
+        """Give up the claims, so that other sandboxes may use the ports. A second call does nothing."""
         for claim in self._claims:
             claim.close()
 

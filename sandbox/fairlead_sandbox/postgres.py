@@ -59,7 +59,7 @@ class ServerUser:
 class PostgresServer:
     """One database cluster on disk, and how to run it.
 
-    `socket_directory` must be short: the path of a Unix socket has room for about 107 bytes.
+    `socket_directory` must be short, because the path of a Unix socket has room for about 107 bytes.
     """
 
     binaries: Path
@@ -121,8 +121,8 @@ class PostgresServer:
             left.unlink(missing_ok=True)
 
     def _give(self, folder: Path) -> None:
-        """Make the server's user the owner of the folder and its content, because it may have been copied, or used by a
-        run as another user.
+        """Make the server's user the owner of the folder and its content. The folder may have another owner if it was
+        copied, or used by a run of another user.
         """
         if self.user.owner is None or folder.stat().st_uid == self.user.owner:
             return
@@ -130,8 +130,8 @@ class PostgresServer:
             os.chown(path, self.user.owner, self.user.owner, follow_symlinks=False)
 
     async def is_ready(self) -> bool:
-        """Return whether the server accepts connections. The first time that it does, create the application's
-        database.
+        """Return whether the server accepts connections. When it accepts one for the first time, the application's
+        database is created.
         """
         try:
             connection = await psycopg.AsyncConnection.connect(
@@ -150,7 +150,7 @@ class PostgresServer:
 def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str, str] = DURABLE) -> PostgresServer:
     """Return a server for the data folder `data`, with the binaries and the user that are possible on this machine.
 
-    Raises SandboxError if there are none.
+    Raises SandboxError if there are no binaries, or no user can run them.
     """
     binaries = find_binaries()
     return PostgresServer(binaries=binaries, data=data, socket_directory=socket_directory, user=choose_user(binaries), settings=settings)
@@ -198,10 +198,12 @@ def _succeeds(command: Iterable[str]) -> bool:
 
 
 def stop_stray(data: Path) -> int:
-    """End a server that a killed supervisor left running on this database cluster; return 1 if there was one, else 0.
+    """End a server that a killed supervisor left running on this database cluster. Return the number of ended servers,
+    0 or 1.
 
-    A process counts as such a server only if its working directory is the data directory, whatever path a container has
-    for it; the pid alone proves nothing. If no server runs, the pid file is removed, even if it is unreadable.
+    A process counts as the server only if its working directory is the data directory, because the pid alone proves
+    nothing. A container may have another path for that directory. If no server runs, the pid file is removed, even if
+    it cannot be read.
     """
     pid_file = data / "postmaster.pid"
     try:
@@ -236,7 +238,7 @@ def _works_in(pid: int, folder: Path) -> bool:
 
 
 def _is_worked_in(data: Path) -> bool:
-    """Return whether the folder is the working directory of a Postgres process; other processes do not count."""
+    """Return whether the folder is the working directory of a Postgres process."""
     return any(entry.name.isdigit() and _is_postgres(entry) and _works_in(int(entry.name), data) for entry in Path("/proc").iterdir())
 
 

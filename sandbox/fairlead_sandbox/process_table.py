@@ -61,7 +61,7 @@ def numbered(name: str, count: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxPlan:
-    """The choices from which the process table is made; its steps are given as functions.
+    """The choices from which the process table is made. The steps of the table are given as functions.
 
     `postgres`: None means that the database at `database_url` is the user's.
     `own_kubernetes`: False means that the cluster is the user's.

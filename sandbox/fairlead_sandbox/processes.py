@@ -29,7 +29,7 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A readiness check: the process is ready once `check` returns true; it is called repeatedly until then."""
+    """A readiness check: the process is ready once `check` returns true. `check` is called repeatedly until then."""
 
     check: Callable[[], Awaitable[bool]]
 
@@ -66,11 +66,11 @@ class ProcessSpec:
     It may be weaker than SIGKILL only if the process then cleans up and ends.
     """
     start_timeout_seconds: float = 180.0
-    """Seconds after which a start counts as hanging; a process that ends is noticed at once. On a busy machine the
-    timeout is extended as long as the process makes progress (`supervised_process.StartingTime`).
+    """Maximum seconds of a start before it counts as hanging. On a busy machine, the timeout is extended as long as the
+    process makes progress (`supervised_process.StartingTime`). The end of a process is noticed at once.
     """
     console: bool = True
-    """Whether its output is shown in the merged stream; it is written to its log file in any case."""
+    """Whether the process's output is shown in the merged stream. The log file has the output in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,9 @@ class PreparedRun:
 
 
 Prepare = Callable[[Mapping[str, int]], Awaitable[PreparedRun]]
-"""A function that chooses what to start from the ports of the last run. Raises SandboxError."""
+"""A function that prepares a run: it gets the ports of the last run, by name, and returns the processes to start.
+Raises SandboxError.
+"""
 
 
 class SupervisedRun:
@@ -168,8 +170,8 @@ class SupervisedRun:
 
 
 def process_environment(inherited: Mapping[str, str], directory: StateDirectory) -> dict[str, str]:
-    """Return the environment of every process: the user's, with the sandbox's mark, and without HTTP proxies between
-    the sandbox's processes.
+    """Return the environment of every process: the user's environment with the sandbox's mark, and with no HTTP proxy
+    between the sandbox's own processes.
     """
     direct = ",".join(part for part in (inherited.get("NO_PROXY") or inherited.get("no_proxy"), "127.0.0.1,localhost") if part)
     return {**inherited, MARK: str(directory.root), "PYTHONUNBUFFERED": "1", "NO_PROXY": direct, "no_proxy": direct}

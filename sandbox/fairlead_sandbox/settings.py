@@ -16,8 +16,8 @@ OF_COMMANDS = frozenset({"FAIRLEAD_DEBUG", "FAIRLEAD_GATEWAY_KEY", "FAIRLEAD_STA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """Settings of the sandbox. If `database_url` or `kubeconfig` is empty, it runs its own Postgres or Kubernetes
-    API.
+    """Settings of the sandbox. If `database_url` is empty, the sandbox runs its own Postgres; if `kubeconfig` is empty,
+    it runs its own Kubernetes API.
     """
 
     database_url: str = field(
@@ -26,7 +26,7 @@ class SandboxSettings:
         metadata=variable(
             "FAIRLEAD_DATABASE_URL",
             Text("postgresql://user:password@host:5432/database", "URL"),
-            "a Postgres of yours to use",
+            "the URL of your own Postgres",
             "its contents outlive the sandbox",
             default_shown="one of its own",
         ),
@@ -54,9 +54,9 @@ class SandboxSettings:
 
 
 def handed_on(environment: Mapping[str, str], wanted: frozenset[str]) -> dict[str, str]:
-    """Return the environment for one process, without the Fairlead variables that it does not read.
+    """Return the environment for one process, without the Fairlead variables that the process does not read.
 
-    `wanted`: the names of the variables that it reads.
+    `wanted`: the names of the Fairlead variables that the process reads.
     """
     return {
         name: value for name, value in environment.items() if not name.startswith(PREFIX) or name.startswith(NOT_SETTINGS) or name in wanted

@@ -24,7 +24,7 @@ ENGINE_PORT = 8000
 UNUSED_LOOPBACK = "127.39.255.254"
 """A loopback address to which no process binds explicitly.
 
-If a port is taken on this address, a process listens on that port on all addresses.
+If a port is taken on this address, some process listens on that port of all addresses.
 """
 
 
@@ -126,7 +126,7 @@ def engine_port() -> int:
 
 
 def port_notices(ports: Mapping[str, int], wishes: Mapping[str, int], known: Mapping[str, int]) -> list[str]:
-    """Return one line for each port that is neither the preferred one nor the last run's."""
+    """Return one line for each port that is neither the preferred port nor the port of the last run."""
     notices = [
         f"port {wishes[name]} is taken: {name} listens on {port}"
         for name, port in ports.items()

@@ -72,10 +72,10 @@ class StateDirectory:
 
     @property
     def socket_directory(self) -> Path:
-        """The folder of Postgres' socket.
+        """The folder of Postgres' socket: in the state directory, or else a short private folder.
 
-        It lies in the state directory, or in a short private folder if that path would be too long or has a comma,
-        which Postgres and its clients would read as a list.
+        The private folder is used if the path in the state directory would be too long, or has a comma, which Postgres
+        and its clients would read as a list of paths.
         """
         own = self.root / "run"
         if len(os.fsencode(own / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT and "," not in str(own):
@@ -99,8 +99,9 @@ class StateDirectory:
             raise SandboxError(f"{self.socket_directory} belongs to another user; choose a shorter --state-dir without a comma")
 
     def _socket_owners(self) -> set[int]:
-        """Return the users who may own the socket's folder: the current user and, for root, also Postgres' own user,
-        unless the folder is in a place where everybody may write.
+        """Return the uids that may own the socket's folder: the current user's uid and, if root runs the sandbox and
+        the folder lies in the state directory, also the uid of Postgres. A folder elsewhere is in a place where
+        everybody may write.
         """
         is_of_root = os.geteuid() == 0 and self.socket_directory.parent == self.root
         return {os.getuid(), POSTGRES_UID} if is_of_root else {os.getuid()}

@@ -32,7 +32,9 @@ class ProcessRow:
 
 
 async def rows_of(note: RunNote) -> list[ProcessRow]:
-    """Return a row for every process in the note: whether it runs and, if it has a URL, whether it responds there."""
+    """Return a row for every process in the note: whether the process runs and, if it has a URL, whether it responds at
+    the URL.
+    """
     return list(await asyncio.gather(*(_row(process) for process in note.processes)))
 
 

@@ -21,9 +21,9 @@ from processkube.probing import ask_url
 
 ASK_EVERY_SECONDS = 0.1
 START_ATTEMPTS = 5
-"""Number of exits before the first readiness after which the start has failed.
+"""Maximum number of exits before the process is ready for the first time; the start has then failed.
 
-Once it was ready, a process is restarted without limit.
+A process that was ready once is restarted without limit.
 """
 
 RESTARTS = Backoff(first_seconds=0.25, longest_seconds=15.0, forgive_after_seconds=30.0)
@@ -46,13 +46,13 @@ ENOUGH_CPU_SECONDS = 60.0
 """CPU seconds after which a process that is not ready is assumed to wait for something other than the CPU."""
 STILL_SECONDS = 30.0
 STILL_CPU_SECONDS = 0.1
-"""CPU time in seconds, used within STILL_SECONDS, below which a process counts as idle."""
+"""A process that uses fewer CPU seconds than this within STILL_SECONDS counts as idle."""
 LONGEST_LOOK_SECONDS = 5.0
 
 
 class StartingTime:
-    """The time within which a process must become ready: `least_seconds`, extended as long as the process makes
-    progress, as on a busy machine. All times are seconds of one clock.
+    """The time within which a process must become ready. It is `least_seconds`, and longer on a busy machine as long as
+    the process makes progress. All times are seconds of one clock.
     """
 
     def __init__(self, least_seconds: float) -> None:
@@ -62,12 +62,12 @@ class StartingTime:
         self._cpu_then = 0.0
 
     def passed(self, now: float) -> float:
-        """Return the seconds since the first query."""
+        """Return the seconds since the first call of `is_over`; 0 before."""
         return 0.0 if self._began is None else now - self._began
 
     def is_over(self, now: float, cpu_seconds: float) -> bool:
-        """Return whether the time is over; `cpu_seconds` is the CPU time of the process so far, which starts at 0 in a
-        new process.
+        """Return whether the time is over. `cpu_seconds` is the CPU time that the process has used so far; a new
+        process begins at 0.
         """
         if self._began is None:
             self._began = self._moved_at = now
@@ -77,7 +77,7 @@ class StartingTime:
         return not has_time and (cpu_seconds >= ENOUGH_CPU_SECONDS or now - self._moved_at >= min(STILL_SECONDS, self._least))
 
     def next_look(self, now: float) -> float:
-        """Return the seconds until the next query."""
+        """Return the seconds until the next call of `is_over`."""
         return min(LONGEST_LOOK_SECONDS, max(0.05, self._least - self.passed(now)))
 
 
@@ -262,7 +262,7 @@ async def _answers(url: str) -> bool:
 
 
 def _ending(status: int) -> str:
-    """Return a text for the wait status of a process; a negative status is the number of a signal."""
+    """Describe how a process ended, from its wait status. A negative status is the number of a signal."""
     if status >= 0:
         return f"exit code {status}"
     try:

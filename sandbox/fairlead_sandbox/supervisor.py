@@ -82,7 +82,7 @@ class Supervisor:
             ready.cancel()
 
     async def until_failure(self) -> None:
-        """Wait without end; raise if the supervision of a process ends with an error. Call it after `start`."""
+        """Wait until the supervision of a process ends with an error, and raise the error. Call it after `start`."""
         working = {task for name, task in self._tasks.items() if name in self._processes}
         done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:

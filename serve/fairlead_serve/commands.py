@@ -11,7 +11,9 @@ import click
 @click.command()
 @click.option("--engine", "engines", multiple=True, metavar="URL", help="An engine's address, http://HOST:PORT; repeat for each engine.")
 @click.option("--prefill", "prefills", multiple=True, metavar="URL", help="An engine that computes prompts for the --decode engines.")
-@click.option("--decode", "decodes", multiple=True, metavar="URL", help="An engine that writes the answers to those prompts.")
+@click.option(
+    "--decode", "decodes", multiple=True, metavar="URL", help="An engine that computes the answers to the prompts of the --prefill engines."
+)
 @click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),

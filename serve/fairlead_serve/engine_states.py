@@ -19,8 +19,8 @@ from fairlead.reconciling.warming import weights
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEngine:
-    """An engine as specified by the file and by the marks of people. `drained`: why it must be drained; None if it need
-    not be.
+    """An engine as specified by the file and by the marks of people. `drained` is the reason why the engine must be
+    drained; None if it must serve.
     """
 
     name: str
@@ -33,8 +33,8 @@ class WantedEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The result of an engine's last probe. `reason`: a word for the state; `words`: a sentence. Both are empty if it
-    is healthy.
+    """The result of an engine's last probe. `reason` is one word for the state, and `words` is a sentence about it.
+    Both are empty if the engine is healthy.
     """
 
     ready: bool
@@ -82,8 +82,8 @@ class ServedEngine:
         )
 
     def report(self, share: float) -> InstanceReport:
-        """Return the report about the engine for the control API. `share` (0-1): the part of its weight that applies
-        while it warms.
+        """Return the report about the engine for the control API. `share` (0-1) is the part of the engine's weight that
+        applies while the engine warms.
         """
         return InstanceReport(
             id=self.name,
@@ -147,8 +147,8 @@ def next_round(
 
 
 def spare_the_slow(known: Sequence[ServedEngine], wanted: Collection[str], health: Mapping[str, Health]) -> Mapping[str, Health]:
-    """Return the healths to use. If no engine of the file responds in time, slow engines that have served before count
-    as healthy: they may be busy with requests, and sending them more is better than refusing all requests.
+    """Return the healths to use in this round. If no engine of the file responds in time, slow engines that have served
+    before count as healthy, because they may be busy with requests. Otherwise all requests would be refused.
     """
     if any(health.get(name, UNASKED).ready for name in wanted):
         return health
@@ -157,7 +157,7 @@ def spare_the_slow(known: Sequence[ServedEngine], wanted: Collection[str], healt
 
 
 def warm_shares(engines: Iterable[ServedEngine], warming: Warming, now: float) -> Mapping[str, float]:
-    """Return the share (0-1) of its weight for each engine that is still warming."""
+    """Return, for each engine that is still warming, the share (0-1) of its weight that it has now."""
     roles = tuple(
         DesiredRole(role=role, replicas=0, min_replicas=0, max_replicas=0, spec_hash="", drain_timeout_seconds=0.0, warming=warming)
         for role in Role
@@ -218,8 +218,8 @@ def _step(
 def _leave(
     engine: ServedEngine, health: Health, observations: PoolObservations | None, timeout_seconds: float, now: float
 ) -> tuple[ServedEngine | None, str]:
-    """Advance an engine that is no longer in the file by one round. Return the engine, or None if it has left; and a
-    text about how it left.
+    """Advance an engine that is no longer in the file by one round. Return the engine, or None once it has left the
+    pool; and a text about how it left, empty before.
     """
     if engine.state in {InstanceState.STARTING, InstanceState.LOST}:
         return None, "was removed from the file; it did not answer"

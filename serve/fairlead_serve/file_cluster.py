@@ -1,4 +1,4 @@
-"""The files in the role of the Kubernetes API for plans, with the same preconditions.
+"""Plays the role of the Kubernetes API for plans, with files in place of objects and with the same preconditions.
 
 A change of the pool is written only into Fairlead's own file. A file that the user gave is never written; it counts as
 the owner of its pool. Marks on engines are stored separately in both cases.
@@ -85,7 +85,9 @@ class FileCluster:
     def _store(
         self, memory: Memory, after: PoolFile, marks: Mapping[str, str | None], dry_run: bool, shown: Callable[..., ClusterObject]
     ) -> ClusterObject:
-        """Write the file, except in a dry run. `shown` makes the returned object from the new content."""
+        """Write the pool's new content into its file, except in a dry run. Return the object that `shown` makes from
+        the new content.
+        """
         if dry_run:
             return shown(memory, after, self._files.read_marks(), "")
         content = self._files.write_pool(after.document)
@@ -112,9 +114,7 @@ class FileCluster:
         return self._engine(target, self._files.read_marks())
 
     def _known(self, target: Target) -> tuple[Memory, PoolFile]:
-        """Return the source's memory and the file of the target's pool. Raises NotFound if the file does not have the
-        target.
-        """
+        """Return the source's memory and the pool's file. Raises NotFound if the target is not in the file."""
         memory = self._files.read_memory()
         file = self._files.read_pool(self._policies)
         missing = NotFound(target.kind.value, f"{target.namespace}/{target.name}")

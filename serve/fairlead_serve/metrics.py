@@ -20,7 +20,9 @@ class SourceMetrics:
             registry=self.registry,
         )
         self.untaken = Counter(
-            "fairlead_source_reports_failed_total", "States that the control API did not take; each is sent again.", registry=self.registry
+            "fairlead_source_reports_failed_total",
+            "States that the control API did not accept; each is sent again.",
+            registry=self.registry,
         )
         self.engines = Gauge("fairlead_source_engines", "Engines of the pool, by state.", ("state",), registry=self.registry)
         self.file_refused = Gauge(

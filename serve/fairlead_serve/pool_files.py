@@ -172,7 +172,9 @@ class PoolFile:
     pool: ServedPool
 
     def spec(self, model: str, engine_type: str) -> dict[str, Any]:
-        """Return the equivalent spec of an InferencePool, with all defaults. No instance is created from it."""
+        """Return the equivalent spec of an InferencePool, with all defaults. No instance is ever created from this
+        spec.
+        """
         sections = {name: value for name, value in self.document.items() if name in SECTIONS}
         engine = {"type": engine_type, **(self.document.get("engine") or {})}
         document = {

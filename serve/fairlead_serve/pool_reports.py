@@ -20,14 +20,14 @@ from fairlead_serve.pool_files import PoolFile
 from fairlead_serve.state_files import Marks, Memory, StateFiles
 
 FILE_MANAGER = "file"
-"""The author of a spec that was last changed by a person in the file, and not by a plan."""
+"""The name of the author of a spec that a person last changed in the file, and not by a plan."""
 _OF_SCALING = frozenset({ConditionType.SCALING_ACTIVE, ConditionType.SCALING_LIMITED})
 """Conditions that do not apply to engines that Fairlead does not create."""
 
 
 def annotations_of(files: StateFiles, marks: Marks) -> dict[str, str]:
-    """Return the pool's annotations: the annotations of the last applied plan, the path of the pool's file, and the
-    owner if the user wrote this file.
+    """Return the pool's annotations: the annotations of the last applied plan, and the path of the pool's file. If the
+    user wrote this file, an annotation also names the file as the pool's owner.
     """
     place = str(files.pool_file)
     owner = {} if files.is_ours else {OWNER: f"File {place}"}

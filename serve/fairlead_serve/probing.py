@@ -33,8 +33,8 @@ MODELS_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFindings:
-    """The report of an engine about itself; None and () for missing values. `problem`: the reason why it does not
-    respond.
+    """The report of an engine about itself. Missing values are None or (). `problem` is the reason why the engine is
+    not healthy or lists no models; None without a problem.
     """
 
     url: str
@@ -47,8 +47,8 @@ class EngineFindings:
 
 
 def keyless_words(pool_file: Path) -> str:
-    """Return the remedy if engines respond but none lists its model, which may need an API key."""
-    return f"no engine names its model without a key: write `model` into {pool_file}"
+    """Return the remedy for engines that respond but do not list their models. The list may need an API key."""
+    return f"no engine lists its model without an API key: write `model` into {pool_file}"
 
 
 class _Version(msgspec.Struct):
@@ -67,7 +67,7 @@ class Prober:
         await self._http.aclose()
 
     async def health(self, url: str) -> Health:
-        """Return whether the engine's health check succeeds, and if not, why."""
+        """Return the health that the engine's health check shows, with the reason if the check fails."""
         try:
             answer = await self._http.get(f"{url}/health")
         except httpx.HTTPError as error:
@@ -78,8 +78,8 @@ class Prober:
         return Health(ready=False, reason="Unhealthy", words=f"/health answers {answer.status_code}")
 
     async def models(self, url: str) -> ToldModels | None:
-        """Return the models that an engine lists. None if it has no list; a result without names if the list needs an
-        API key.
+        """Return the models that an engine lists. The result has no names if the list needs an API key; it is None if
+        there is no list.
         """
         try:
             answer = await self._http.get(f"{url}/v1/models")
@@ -132,7 +132,7 @@ class HealthWatch:
     """The health of a changing set of addresses. Each address has its own task for probes, so a slow engine delays no
     other.
 
-    `now`: seconds of any clock. `changed`: is called when an engine's health has changed.
+    `changed` is set when an engine's health or its list of models has changed.
     """
 
     def __init__(self, prober: Prober, changed: asyncio.Event) -> None:

@@ -20,8 +20,8 @@ PREFERRED_PORTS = {ROUTER: 8100, "api": 8080, f"metrics-of-{ROUTER}": 9000, "met
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServePlan:
-    """The choices from which the table of processes is made. If `postgres` is None, the database at `database_url` is
-    the user's.
+    """The choices from which the table of processes is made. If `postgres` is None, the processes use the user's own
+    database at `database_url`.
     """
 
     directory: StateDirectory

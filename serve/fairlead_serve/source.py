@@ -85,7 +85,7 @@ class PoolSource:
         """The reason why the pool cannot be reported yet; empty when it can be reported."""
 
     async def step(self) -> float:
-        """Run one round; return the seconds until the next round, which a change may start earlier."""
+        """Run one round. Return the seconds until the next round; a change of an engine's health starts it earlier."""
         now = self._now()
         self._read_files()
         self.metrics.file_refused.set(self._problem is not None)
@@ -141,8 +141,8 @@ class PoolSource:
             raise InvalidInput("engine.type", file.pool.engine.type, f"keep {self._memory.engine_type}, or {again}")
 
     async def _identity(self, wanted: Sequence[WantedEngine]) -> Memory | None:
-        """Return the memory of this pool: from the last run, or a new one once the model is known. None while it is
-        unknown.
+        """Return the memory of this pool: from the last run, or a new one. None while the pool's model is unknown, or
+        while an earlier pool of another name cannot be deleted.
         """
         pool, memory = self._file.pool, self._memory
         if self._exchange is not None:

@@ -34,14 +34,14 @@ CONNECTIONS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
-    """Settings of the source: the operator's, as far as they apply."""
+    """Settings of the source: the operator's settings that apply without Kubernetes."""
 
     control_plane: ControlPlaneSettings = field(metadata=group(ControlPlaneSettings))
     logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
 
 
 def read_settings(environment: Mapping[str, str]) -> SourceSettings:
-    """Settings from environment variables. Raises InvalidInput naming the variable."""
+    """Return the settings from environment variables. Raises InvalidInput, which names the variable."""
     return read(SourceSettings, environment)
 
 

@@ -151,7 +151,7 @@ def _check_host(host: str) -> None:
 
 
 def claimed_ports(options: ServeOptions, known: Mapping[str, int]) -> PortClaims:
-    """Claim the ports to listen on: the given ports; for other parts the ports of the last run, or free ports.
+    """Claim the ports to listen on. A part without a given port gets its port of the last run, or a free port.
 
     Raises InvalidInput, and claims nothing, if a given port is not available.
     """
@@ -176,12 +176,12 @@ def _asked_ports(options: ServeOptions) -> dict[str, tuple[str, int]]:
 
 
 def _taken(option: str, port: int) -> InvalidInput:
-    return InvalidInput(option, port, "it is taken; write another one, or leave it out to use a free one")
+    return InvalidInput(option, port, "the port is taken; write another port, or leave the option out to use a free port")
 
 
 def pool_of(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]:
-    """Return the pool's files, and the parsed pool file: the given file, or Fairlead's own file, into which the engines
-    of the command line are written.
+    """Return the pool's files, and the parsed pool file: the file that the user gave or, without one, Fairlead's own
+    file. The engines of the command line are written into Fairlead's own file.
 
     Raises InvalidInput, also if there are no engines at all.
     """
@@ -215,8 +215,8 @@ def _named(options: ServeOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _engines(options: ServeOptions, known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the engines of the command line with their roles. If the file already has an engine, its other fields
-    stay.
+    """Return the engines of the command line with their roles. An engine that is already in the file keeps its other
+    fields.
     """
     entries = {base_url(str(entry["url"])): {name: value for name, value in entry.items() if name != "role"} for entry in known}
     found: dict[str, dict[str, Any]] = {}
@@ -237,11 +237,10 @@ async def look_at(urls: Sequence[str]) -> tuple[EngineFindings, ...]:
 
 
 def forget_other_model(files: StateFiles, file: PoolFile, findings: Sequence[EngineFindings]) -> None:
-    """Start a new pool if the file names no model, and the engines serve another model, or are of another type, than in
-    the last run.
+    """Forget the pool of the last run if its model or its engine type has changed, because neither can change in a
+    pool. The next round then starts a new pool.
 
-    The model and engine type of a pool never change. If no engine reports them now, the values of the last run are
-    kept.
+    A model or type that the file sets is not compared. If no engine reports its models now, nothing is forgotten.
     """
     memory = files.read_memory()
     told = {model for one in findings for model in one.models}

@@ -29,8 +29,9 @@ Document = TypeVar("Document")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Annotations that plans set on the pool and on its engines. `written`: the digest of the file as the last plan
-    wrote it. If the file still has this digest, the author of the last change is that plan's.
+    """Annotations that plans set on the pool and on its engines. `written` is the digest of the file as the last plan
+    wrote it. If the file still has this digest, the last change was the plan's; otherwise a person has changed the file
+    since.
     """
 
     pool: dict[str, str] = field(default_factory=dict)
@@ -111,7 +112,7 @@ class StateFiles:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold a lock: no other process writes the pool's file or the marks until the block ends."""
+        """Hold a lock until the block ends, so that no other process writes the pool's file or the marks."""
         descriptor = os.open(self.root / "files.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -33,7 +33,7 @@ class ServeReport:
 
 
 _NAMES = {"vllm": "", "sglang": "SGLang, "}
-"""Display names of engine types. vLLM has none, because simulated engines report the same type."""
+"""Display names of engine types. vLLM is left out, because simulated engines report the type vLLM too."""
 
 
 def render(report: ServeReport, *, width: int, coloured: bool) -> str:
@@ -50,7 +50,8 @@ def render(report: ServeReport, *, width: int, coloured: bool) -> str:
     facts.add_row("Metrics", report.metrics)
     facts.add_row("Pool", f"{report.pool}, {f'model {report.model}' if report.model else 'no model known yet'}")
     facts.add_row(
-        "File", f"{report.pool_file} (you may edit it; changes are read at once{'' if report.is_ours else ', and it is never written'})"
+        "File",
+        f"{report.pool_file} (you may edit it; changes are read at once{'' if report.is_ours else ', but Fairlead never writes the file'})",
     )
     facts.add_row("State", str(report.state_dir))
     facts.add_row("Stop", "Ctrl-C")

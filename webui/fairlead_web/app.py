@@ -165,11 +165,11 @@ def framed(handler: Handler) -> Handler:
 
 
 def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = True) -> Callable[[Request], Awaitable[Response]]:
-    """Return a handler that only people with a session can use. With `people_wait`, it takes precedence over the
+    """Return a handler that only people with a session can use. With `people_wait`, the handler takes precedence over
     renderings for pages that are already open.
 
-    Writes need the session's form token. Failed calls of the API become error pages or problem documents; the route's
-    `path` decides which, and not the requested address, because an address may end in a session's id of any form.
+    Writes need the session's form token. A failed call of the API becomes an error page or a problem document. The
+    route's `path` decides which of the two, because the requested address may end in a session's id of any form.
     """
     shared = path.endswith(SHARED)
     for_programs = path.endswith(errors.LISTY)
@@ -269,4 +269,4 @@ def _not_rendered(status: int) -> ApiProblem:
 
 
 def _titles(status: int) -> str:
-    return {404: "No such page", 405: "This address does not take that", 413: "Too large"}.get(status, "The request cannot be served")
+    return {404: "No such page", 405: "Method not allowed here", 413: "Too large"}.get(status, "The request cannot be served")

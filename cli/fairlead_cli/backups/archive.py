@@ -46,7 +46,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotABackup(FairleadError):
-    """The file cannot be read by this version, or was cut short."""
+    """The file is not a backup, was cut short, or cannot be read by this version."""
 
 
 class Writer:
@@ -77,8 +77,8 @@ class Writer:
 
 @contextmanager
 def written(path: Path) -> Iterator[Writer]:
-    """Yield the writer of a new backup, which only its owner may read. It appears at `path` when the block has ended
-    without an error.
+    """Yield the writer of a new backup. Only the current user may read its file, which appears at `path` when the block
+    has ended without an error.
 
     Raises InvalidInput if a file exists at the path.
     """
@@ -109,9 +109,7 @@ class Backup:
         return self._kept.open(name)
 
     def document(self, name: str) -> list[dict[str, Any]]:
-        """Return the objects in a member; empty if the backup has no such member, because it is of the database
-        alone.
-        """
+        """Return the objects in a member; empty if the backup has no such member, because it has only the database."""
         if name not in self.manifest.sha256:
             return []
         return msgspec.json.decode(self._kept.read(name), type=list[dict[str, Any]])
@@ -124,7 +122,7 @@ def opened(path: Path) -> Iterator[Backup]:
         with zipfile.ZipFile(path) as kept:
             yield Backup(kept, _checked(kept, path))
     except (zipfile.BadZipFile, KeyError, msgspec.MsgspecError, EOFError) as error:
-        raise NotABackup(f"{path} is not a whole backup: it was cut short, or something else made it; take another one") from error
+        raise NotABackup(f"{path} is not a complete backup: it was cut short, or another program made it; use another file") from error
 
 
 def _checked(kept: zipfile.ZipFile, path: Path) -> Manifest:
@@ -139,5 +137,5 @@ def _checked(kept: zipfile.ZipFile, path: Path) -> Manifest:
             while part := member.read(_CHUNK):
                 seen.update(part)
         if seen.hexdigest() != digest:
-            raise NotABackup(f"{path}: {name} is not what was backed up; take another backup")
+            raise NotABackup(f"{path}: the content of {name} has changed since the backup; use another backup")
     return manifest

@@ -9,8 +9,8 @@ from fairlead_process.kubernetes_api import ClusterError, ClusterRefused, Kubern
 
 _OURS = "/apis/fairlead.dev/v1alpha1"
 _SECRETS = "app.kubernetes.io/part-of=fairlead,app.kubernetes.io/component in (api,router)"
-"""Selects the Secrets that the chart made: their names begin with that of the release. The password of its Postgres is
-not included, because the backup is restored into another database.
+"""The label selector of the Secrets that the chart made and a backup contains. The password of the chart's Postgres is
+left out, because the backup is restored into another database.
 """
 _OF_THE_CLUSTER = (
     "resourceVersion",
@@ -41,7 +41,7 @@ class Cluster:
         return [_as_written(one) for one in await self._list("inferencepools")]
 
     async def roles(self) -> list[Document]:
-        """Return namespace, name and number of replicas of all roles."""
+        """Return each InferencePoolRole that has a number of replicas: its namespace, its name and the number."""
         return [
             {"namespace": one["metadata"]["namespace"], "name": one["metadata"]["name"], "replicas": one["spec"]["replicas"]}
             for one in await self._list("inferencepoolroles")
@@ -63,7 +63,7 @@ class Cluster:
         except ClusterRefused as refused:
             if refused.reason != "AlreadyExists":
                 raise
-            return f"{what}: left as it is there"
+            return f"{what}: exists there already, and is left unchanged"
         return f"{what}: made"
 
     async def _list(self, kind: str) -> list[Document]:

@@ -38,8 +38,8 @@ _kubeconfig_option = click.option(
 def backup(file: Path, kubeconfig: Path | None, release_namespace: str, as_json: bool) -> None:
     """Write all of FAIRLEAD_DATABASE_URL's database into FILE, while everything runs.
 
-    FILE has secrets and is readable for its owner only. It appears when it is whole. pg_dump of the server's version or
-    newer is needed.
+    FILE contains secrets, and only its owner may read it. It appears when it is complete. pg_dump of the server's
+    version or newer is needed.
     """
     url = _reachable()
     with written(file) as writer, database.snapshot(url) as (name, connection):
@@ -71,8 +71,9 @@ def backup(file: Path, kubeconfig: Path | None, release_namespace: str, as_json:
 def restore(file: Path, kubeconfig: Path | None, as_json: bool) -> None:
     """Fill FAIRLEAD_DATABASE_URL's empty database from FILE, bring it to this version, and verify its audit log.
 
-    Stop the control API and the operator before; docs/install.md says what becomes of what the backup lacks. With
-    --kubeconfig, Secrets and pools that the cluster lacks are made too; nothing there is changed.
+    Stop the control API and the operator first. docs/install.md describes what happens to objects that the backup
+    lacks. With --kubeconfig, Secrets and pools that the cluster lacks are created too; existing objects there are not
+    changed.
     """
     url = _reachable()
     with opened(file) as found:
@@ -94,7 +95,7 @@ def _reachable() -> str:
 def _refuse_newer(file: Path, manifest: Manifest) -> None:
     if manifest.schema not in older() | {heads()}:
         raise NotABackup(
-            f"{file} is of Fairlead {manifest.fairlead} with schema {manifest.schema}, and this one ({version('fairlead')}) knows those up "
+            f"{file} is of Fairlead {manifest.fairlead} with schema {manifest.schema}, and this one ({version('fairlead')}) knows schemas up "
             f"to {heads()}: restore it with a Fairlead that knows its schema"
         )
 

@@ -76,7 +76,9 @@ def dumping(url: str, name: str, version: int) -> Iterator[Callable[[], bytes]]:
 
 
 def restore(url: str, version: int, dump: IO[bytes]) -> None:
-    """Restore a dump into an empty database: completely, or not at all even if this process dies. Raises ToolFailed."""
+    """Restore a dump into an empty database. If the restore fails or this process dies, the database stays empty.
+    Raises ToolFailed.
+    """
     arguments = ("--exit-on-error", "--single-transaction", "--no-owner", "--no-privileges")
     with _running("pg_restore", url, version, arguments, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None

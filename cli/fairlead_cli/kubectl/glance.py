@@ -25,8 +25,8 @@ MOST_SHOWN = 100
 @pool_argument
 @look_options
 def status(pool: str | None, look: Look) -> None:
-    """Show all pools in a line each; or one pool: whether it keeps its objectives, what is not as it should be, and
-    each of its instances.
+    """Show all pools, one line each; or one pool: whether it meets its objectives, its problems, and each of its
+    instances.
     """
     if pool is None:
         watched(look, _all, lambda found: _show_all(found, look))

@@ -34,7 +34,9 @@ class Planning(click.Group):
     """
 
     def __init__(self) -> None:
-        super().__init__("plan", help="Make and show the plan of a change, and apply nothing; `apply ID` does.", commands=change.commands)
+        super().__init__(
+            "plan", help="Make and show the plan of a change without applying it; `apply ID` applies it.", commands=change.commands
+        )
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
@@ -63,9 +65,9 @@ def _why() -> click.Command:
 VERBS = {
     "status": Subcommand(help="All pools in a line each, or one pool at a glance.", load=_shown(status)),
     "why": Subcommand(help="The problems of a pool, their causes, and the plan that would help.", load=_why),
-    "plan": Subcommand(help="Make and show the plan of a change, and apply nothing.", load=lambda: Planning()),
+    "plan": Subcommand(help="Make and show the plan of a change without applying it.", load=lambda: Planning()),
     "apply": Subcommand(help="Apply a plan.", load=_shown(apply)),
-    "undo": Subcommand(help="Take an applied plan back.", load=_shown(undo)),
+    "undo": Subcommand(help="Undo an applied plan.", load=_shown(undo)),
     "drain": Subcommand(help="Drain one instance.", load=_shown(drain)),
     "logs": Subcommand(help="One routing decision, with every candidate's score.", load=_shown(show_decision)),
 }

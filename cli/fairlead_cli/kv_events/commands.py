@@ -25,7 +25,7 @@ _BAD_ROWS_SHOWN = 5
 
 @click.group("kv-events")
 def kv_events() -> None:
-    """Record and check what engines say about their prefix caches."""
+    """Record the reports of engines about their prefix caches, and check these recordings."""
 
 
 @kv_events.command("check")
@@ -64,7 +64,7 @@ def check(recording: Path, as_json: bool, rows: bool, seeds: tuple[str, ...]) ->
 
 @kv_events.command("record")
 @click.option("--engine", "url", required=True, type=KindOption(Address("http://127.0.0.1:8000"), "URL"), help="The engine's address.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The file to write; a name with .gz is packed.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The file to write; compressed if its name ends in .gz.")
 @click.option(
     "--engine-type",
     type=click.Choice(["vllm", "sglang", "simulated"]),

@@ -34,7 +34,7 @@ TURNS = 12
 WORDS_A_TURN = 60
 OUTPUT_TOKENS = 16
 QUIET_SECONDS = 1.0
-"""Seconds without an event after the last request, after which all of its events have arrived."""
+"""Seconds without an event after which all events of the last request have arrived."""
 CONNECT_SECONDS = 1.0
 """Seconds to wait until a subscription is connected, because ZMQ does not report that; longer than any network
 needs.
@@ -58,7 +58,7 @@ _WORDS = (
 )
 
 _now = SteadyClock()
-"""The recorder's clock. It advances steadily, even if the machine's clock is set meanwhile."""
+"""The recorder's clock, in seconds. It advances steadily, even if somebody sets the machine's clock."""
 
 
 class EngineUnsuitable(FairleadError):
@@ -67,7 +67,7 @@ class EngineUnsuitable(FairleadError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Number of written batches and of written requests, and the sums of the requests' tokens."""
+    """The numbers of written batches and requests, and the sums of the requests' tokens."""
 
     batches: int
     requests: int
@@ -201,7 +201,7 @@ async def _first_model(engine: httpx.AsyncClient) -> str:
 
 
 async def _tokens(engine: httpx.AsyncClient, model: str, text: str) -> list[int]:
-    """Return the tokens of the text, without the tokens that the engine adds at the beginning of every prompt."""
+    """Return the ids of the text's tokens, without the tokens that the engine adds at the beginning of every prompt."""
     if not text:
         return []
     answer = await engine.post("/tokenize", json={"model": model, "prompt": text, "add_special_tokens": False})
@@ -226,7 +226,7 @@ def record_to(
     try:
         file = _created(path)
     except OSError as error:
-        raise InvalidInput("--out", str(path), f"name a file that can be written and is not there yet ({error.strerror})") from None
+        raise InvalidInput("--out", str(path), f"name a file that can be written and does not exist yet ({error.strerror})") from None
     recorder = Recorder(url=url, engine_type=engine_type, model=model, file=file, progress=progress, chance=random.Random(seed))
     try:
         with file:

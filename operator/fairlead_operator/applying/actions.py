@@ -54,16 +54,16 @@ NO_LEADER_WORKER_SETS = (
 _HEALTHY = (InstanceState.WARMING, InstanceState.SERVING)
 
 _UNLABELLED = (
-    f"{{what}} came into being without its label {POOL_LABEL} and {{end}}; an admission webhook or policy of the cluster "
-    "changes the labels of new pods: exempt those that fairlead-operator creates"
+    f"{{what}} was created without its label {POOL_LABEL} and {{end}}; an admission webhook or policy of the cluster "
+    "changes the labels of new pods: exempt the pods that fairlead-operator creates"
 )
 
 _DELETION_EVENTS = {
-    DeletionReason.DRAINED: ("Drained", "is empty: no router sends it requests, and none runs there"),
+    DeletionReason.DRAINED: ("Drained", "is empty: no router sends it requests, and no request runs there"),
     DeletionReason.DRAIN_TIMED_OUT: ("DrainTimedOut", "was not empty when the drain timeout ended; its running requests are cut off"),
     DeletionReason.NEVER_SERVED: ("InstanceDeleted", "is not needed any more and never served"),
     DeletionReason.OUTDATED: ("InstanceReplaced", "does not serve and has an old template"),
-    DeletionReason.POD_FAILED: ("InstanceReplaced", "failed for good"),
+    DeletionReason.POD_FAILED: ("InstanceReplaced", "failed permanently"),
     DeletionReason.NOT_WOKEN: ("InstanceReplaced", "did not wake up"),
     DeletionReason.SLEEPS_UNNEEDED: ("InstanceDeleted", "sleeps and is not needed: roles[].warm keeps fewer, or its template is old"),
     DeletionReason.OUT_OF_TURN: ("OutOfTurn", "keeps another pool from the device that they share; it is not its turn"),
@@ -72,7 +72,7 @@ _DELETION_EVENTS = {
 
 _RELEASES = {
     ReleaseReason.NOT_SELECTED: "is no longer selected; the pod stays with its workload, without the pool's labels",
-    ReleaseReason.POD_FAILED: "failed for good; it is left to its workload",
+    ReleaseReason.POD_FAILED: "failed permanently; it is left to its workload",
     ReleaseReason.POOL_DELETED: "stays with its workload, without the pool's labels: the pool is deleted",
 }
 
@@ -107,10 +107,11 @@ class Applier:
         """Apply the actions. Returns whether all were done.
 
         Instances are created from `spec`, or from `former` if the action has the template of `former`. After one
-        refused creation of a role, no other creation of that role is tried. All other actions are still applied: an
-        instance is lost, drained or deleted even while no instance can be created.
+        refused creation of a role, no other creation of that role is tried. All other actions are still applied, so
+        that instances are marked as lost, drained and deleted even while no instance can be created.
 
-        Raises ClusterUnavailable at once if the Kubernetes API cannot be reached: the remaining actions would fail too.
+        Raises ClusterUnavailable at once if the Kubernetes API cannot be reached, because the remaining actions would
+        fail too.
         """
         done = [
             await self._retries.attempt(self._identity, _subject(action), partial(self._apply, action, spec, former)) for action in actions
@@ -170,14 +171,15 @@ class Applier:
             instance = f"{name}{LEADER}" if nodes > 1 else name
             self._record_event("InstanceCreated", f"{instance} was created{template} ({words})", instance)
             return
-        logger.info("instance was made already", extra={"instance": name})
+        logger.info("instance exists already", extra={"instance": name})
 
     async def _require_ours(self, resource: Resource, kind: str, found: Mapping[str, Any] | None, *, is_fresh: bool) -> None:
         """Raise NotOwned if an object of another owner has the name.
 
-        Raise Altered if it lacks the label by which instances are found: it would not count, and each round would
-        create another. A fresh object is deleted. One that is not fresh, such as after an operator that was killed
-        before it could delete it, gets the label back, as it may serve by now.
+        Raise Altered if the pool's object lacks the label by which instances are found. Its instance would not count,
+        so each round would create another. A fresh object is deleted first. Any other object gets its label back,
+        because its instance may already serve. Such an object exists, for example, if the operator was killed before it
+        could delete it.
         """
         metadata = found["metadata"] if found is not None else {}
         what = f"{kind} {self._identity.namespace}/{metadata.get('name')}"
@@ -242,7 +244,9 @@ class Applier:
             more |= least_cost(found["metadata"])
         await self._annotate(action.instance, InstanceState.DRAINING, action.reason, more)
         aim = f"{action.reason} to {action.flip_to}" if action.flip_to is not None else action.reason
-        message = f"{action.instance} takes no new requests and is emptied ({aim}); its cost in disturbed requests: {action.cost:.1f}"
+        message = (
+            f"{action.instance} takes no new requests and is emptied ({aim}); the drain's cost in disturbed requests: {action.cost:.1f}"
+        )
         self._record_event("Draining", message, action.instance)
 
     async def _end_drain(self, action: EndDrain) -> None:
@@ -256,7 +260,11 @@ class Applier:
     async def _flip(self, action: FlipRole) -> None:
         body = flip_patch(action.role, format_time(self._clock()))
         if await self._cluster.patch(Resource.PODS, self._identity.namespace, action.instance, body):
-            words = f"goes on as {action.role}" if action.role is not action.before else f"stays {action.role}: the other has enough"
+            words = (
+                f"goes on as {action.role}"
+                if action.role is not action.before
+                else f"stays {action.role}: the other role has enough instances"
+            )
             self._record_event("RoleFlipped", f"{action.instance} is empty and {words}", action.instance)
 
     async def _annotate(self, instance: str, state: InstanceState, reason: str, more: Mapping[str, str] = _NOTHING_MORE) -> bool:

@@ -1,7 +1,8 @@
 """Handles changes that others make to the pool's pods: records each change, and repairs it if possible.
 
-The record of the control API shows which instances a state lacks, so a restarted operator notices all instances that
-went while no operator ran. A pod that still exists has only lost its labels and annotations (marks).
+The control API reports which of its recorded instances are missing in the operator's state. Therefore a restarted
+operator also notices instances that ended while no operator ran. If the pod of a missing instance still exists, it has
+only lost its labels and annotations (marks).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,8 +28,8 @@ _LONGEST_SECONDS = 3600.0
 
 
 class OthersActs:
-    """The changes that others make to one pool's pods. The memory only prevents that a change is recorded twice; it
-    decides nothing.
+    """The changes that others make to one pool's pods. The memory of this object only prevents duplicate records of a
+    change.
     """
 
     def __init__(self, cluster: Cluster, recorder: EventRecorder, retries: ActionRetries, clock: Callable[[], float]) -> None:
@@ -40,11 +41,11 @@ class OthersActs:
         self._told: set[str] = set()
         """Instances about which an event has already recorded that they are being removed."""
         self._restored: dict[tuple[str, str], tuple[float, float]] = {}
-        """By pod and mark: when the mark was last restored, and the seconds until it may be restored again. A webhook,
-        for example, may remove or change a mark again at once.
+        """By pod and mark: the time when the mark was last restored, and the seconds until it may be restored again.
+        The pause is needed because a webhook, for example, may remove or change a mark again at once.
         """
         self._unreplaced: dict[str, Role] = {}
-        """Instances that went and have no successor yet, with their roles."""
+        """Instances that ended and have no successor yet, with their roles."""
 
     def told(self, instance: str) -> None:
         """Remember that an event has recorded the removal of this instance, so that its end is not recorded again."""
@@ -66,8 +67,8 @@ class OthersActs:
         return any([await self._restore(identity, one) for one in lost])
 
     async def account_for(self, identity: PoolIdentity, ended: Sequence[EndedInstance], spec: PoolSpec | None, last_ordinal: int) -> bool:
-        """Record each ended instance for which no event was recorded. Return True if at least one of these instances
-        still exists and was repaired.
+        """Record the end of each of these instances, unless an event has already recorded it. An instance whose pod
+        still exists gets its marks back instead. Return True if at least one instance got its marks back.
 
         Raises ClusterError.
         """
@@ -87,7 +88,7 @@ class OthersActs:
         return any([await self._restore(identity, one) for one in present])
 
     def unreplaced(self) -> Mapping[str, Role]:
-        """Return instances that went and were not replaced yet, with their roles."""
+        """Return the instances that ended and have no successor yet, with their roles."""
         return self._unreplaced
 
     def planned(self, actions: Iterable[Action], *, is_planned: bool) -> None:

@@ -20,7 +20,7 @@ from fairlead_operator.pool_identity import PoolIdentity
 
 
 def is_owned(metadata: Mapping[str, Any], uid: str) -> bool:
-    """Return whether the pool with this uid owns the object; a deleted namesake had another uid."""
+    """Return whether the pool with this uid owns the object. A deleted pool of the same name had another uid."""
     return any(owner.get("uid") == uid for owner in metadata.get("ownerReferences") or [])
 
 
@@ -44,9 +44,9 @@ def orphaned_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity
 
 
 def strange_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> tuple[str, ...]:
-    """Return the names of pods that have the pool's label and are not its instances.
+    """Return the names of pods that have the pool's label but are not its instances.
 
-    Pods of a deleted namesake, pods that a pool adopted, and leaders of groups are left out.
+    Pods of a deleted pool of the same name, pods that a pool adopted, and leaders of groups are left out.
     """
     return tuple(
         sorted(
@@ -81,8 +81,8 @@ async def adopt_selected(cluster: Cluster, identity: PoolIdentity, claim: Claim)
 
 
 async def release(cluster: Cluster, identity: PoolIdentity, name: str) -> bool:
-    """Remove everything that Fairlead wrote on a pod that the pool adopted. Return False if the pod is gone or no
-    longer this pool's.
+    """Remove everything that Fairlead wrote on a pod that the pool adopted. Return False if the pod does not exist, or
+    is not adopted by this pool.
 
     Raises ClusterError.
     """
@@ -100,10 +100,11 @@ async def adopt(cluster: Cluster, identity: PoolIdentity, resource: Resource, fo
 
 
 async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Mapping[str, Any], *, is_new: bool = False) -> None:
-    """Create an owned object, or restore the fields that the pool sets; a null removes a field.
+    """Create an owned object, or restore the fields that the pool sets; a null removes a field. Fields that others
+    added stay.
 
-    Fields that others added stay. `is_new` = the pool most likely owns no objects yet, so creating is tried before
-    looking. Raises ClusterError, NotOwned.
+    If `is_new` is True, the pool probably owns no objects yet, so the object is created without first reading it.
+    Raises ClusterError, NotOwned.
     """
     name = wanted["metadata"]["name"]
     found = None if is_new else await cluster.get(resource, identity.namespace, name)

@@ -64,9 +64,9 @@ class ActionRetries:
         self.problem = None
 
     def end_round(self) -> float | None:
-        """End a round: forget the actions that it did not try.
+        """End a round, and forget the refusals of actions that the round did not try.
 
-        Returns the seconds until a refused action may be tried again, None if none was refused.
+        Returns the seconds until a refused action may be tried again; None if no action was refused.
         """
         self._refusals.keep(self._wanted)
         return self._refusals.due(self._clock())
@@ -78,11 +78,11 @@ class ActionRetries:
         return self._refusals.problem(what)
 
     async def attempt(self, identity: PoolIdentity, what: tuple[Hashable, ...], act: Callable[[], Awaitable[object]]) -> bool:
-        """Do an action, unless the pause after its last refusal still lasts.
+        """Do an action, unless the pause after its last refusal still lasts. Return whether the action was done.
 
-        An action that conflicts with another's write (409) is repeated once with its object read again; conflicts are
-        reported only from the second in a row. Returns whether the action was done. Raises ClusterUnavailable at once
-        if the Kubernetes API cannot be reached.
+        If the action conflicts with a write by others (409), it is repeated once, after its object was read again. A
+        conflict is reported only if the next attempt conflicts too. Raises ClusterUnavailable at once if the Kubernetes
+        API cannot be reached.
         """
         self._wanted.add(what)
         began, kind = self._clock(), what[:-1]
@@ -145,8 +145,7 @@ def _is_conflict(error: Exception) -> bool:
 
 
 def _answers_others(error: ClusterUnavailable) -> bool:
-    """Return whether other calls may succeed after this error. 429 and 5xx may concern only this call, for example if
-    an admission webhook fails and the server responds with a 500. So may a missing response, for example while a
-    webhook hangs.
+    """Return whether other calls may succeed after this error. A 429, a 5xx or a missing response may concern only this
+    call, for example if an admission webhook fails or hangs.
     """
     return error.is_late or (error.status is not None and (error.status == 429 or error.status >= 500))

@@ -16,10 +16,10 @@ SCALABLE: Mapping[WorkloadKind, Resource] = MappingProxyType(
 
 
 async def scale_workload(cluster: Cluster, namespace: str, target: ScaleTargetSpec, before: int, replicas: int) -> bool:
-    """Set the number if it still is `before`, so that no change by others is overwritten. Return False if the number
-    was not set.
+    """Set the workload's number of pods if the number still is `before`, so that no change by others is overwritten.
+    Return False if the number was not set.
 
-    Raises ClusterError, also if the number is changed at this moment.
+    Raises ClusterError, also if somebody changes the number at this moment.
     """
     resource = SCALABLE[target.kind]
     scale = await cluster.get(resource, namespace, target.name, subresource="scale")

@@ -16,10 +16,10 @@ class FindsObjects(Protocol):
 
 
 async def find_known(cluster: FindsObjects, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]] | None:
-    """Return all objects with these labels; None if the cluster does not have the kind, or this operator may not read
-    it.
+    """Return all objects with these labels; None if the cluster does not have the kind, or if this operator may not
+    read it.
 
-    So a missing optional kind does not prevent the pool's reconciliation. Raises ClusterError.
+    Therefore a pool is reconciled even if an optional kind is missing. Raises ClusterError.
     """
     try:
         return await cluster.find(resource, namespace, selector)

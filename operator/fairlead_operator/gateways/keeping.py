@@ -21,7 +21,8 @@ _NOBODY = ("Status", "default")
 def gateway_parents(document: Mapping[str, Any]) -> tuple[GatewayParent, ...]:
     """Return the gateways that route to the pool, in the order of their status entries.
 
-    A gateway's status about an earlier generation is left out: the gateway has not examined the present generation yet.
+    A gateway whose status is about an earlier generation is left out, because it has not examined the present
+    generation yet.
     """
     metadata = document["metadata"]
     found = []
@@ -96,8 +97,10 @@ class GatewayObjects:
         return problem or GatewayFacts(parents=gateway_parents(found))
 
     async def _removed(self, identity: PoolIdentity, status: Mapping[str, Any]) -> GatewayFacts | None:
-        """Remove the pool's existing objects for gateways. They are searched for once, and again as long as the status
-        lists gateways.
+        """Remove the pool's existing objects for gateways. Return the facts of the failure if that fails; otherwise
+        None.
+
+        The objects are removed once, and again in each round in which the status still lists gateways.
         """
         told = any(one.get("type") == ConditionType.GATEWAY_READY for one in status.get("conditions") or ())
         if not told and (self._is_removed or self._picker.service is None):

@@ -32,8 +32,8 @@ def own_service(pool: str) -> str:
 
 
 def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, ports: Iterable[int], picker: PickerSettings) -> dict[str, Any]:
-    """Build the GAIE InferencePool: instances that listen at one of `ports`, with the endpoint picker that the pool's
-    own Service leads to.
+    """Build the GAIE InferencePool: it selects the pool's instances at `ports`, and names the pool's own Service as its
+    endpoint picker.
 
     Every instance has the pool's label: pods that the pool creates, adopted pods, and the leaders of a LeaderWorkerSet.
     """

@@ -35,9 +35,9 @@ def is_of(document: Mapping[str, Any], pool: str) -> bool:
 
 
 def read_objectives(documents: Iterable[Mapping[str, Any]], pool: str, declared: Iterable[PriorityClass]) -> Objectives:
-    """Return the priority classes that InferenceObjectives declare for a pool. Each name is used once, and the pool's
-    own classes come first. Two objectives may have the same name and priority, because both API groups may contain an
-    objective while a cluster migrates; then only one of the two is used.
+    """Return the priority classes that InferenceObjectives declare for a pool. If several classes have the same name,
+    only one is used; the pool's own classes come first. While a cluster migrates, both API groups may contain the same
+    objective, with the same name and priority.
     """
     own = {one.name for one in declared}
     found: dict[str, PriorityClass] = {}

@@ -1,8 +1,8 @@
 """Reads the statuses that gateways write on pools, and the InferenceObjectives, and wakes the workers of pools for
 which something changed.
 
-It polls every two seconds instead of watching: kopf ends its process if it may not watch a kind, and a cluster may have
-no such kind until gateways are installed. It does nothing while no pool has `spec.gateway`.
+This module polls every two seconds and does not watch, because kopf ends its process if it may not watch a kind, and a
+cluster may lack such a kind until gateways are installed. It does nothing while no pool has `spec.gateway`.
 """
 
 import asyncio
@@ -63,9 +63,9 @@ class GatewayNews:
             try:
                 await self.look(cluster, routers, wake)
             except ClusterError as error:
-                logger.warning("looking at gateways failed", extra={"error": str(error)})
+                logger.warning("gateways cannot be read", extra={"error": str(error)})
             except Exception:  # one bad answer must not end the looking
-                logger.exception("looking at gateways broke")
+                logger.exception("reading gateways failed because of a bug")
 
 
 async def _addresses(cluster: FindsObjects, routers: ServiceName) -> str:

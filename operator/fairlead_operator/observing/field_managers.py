@@ -11,9 +11,9 @@ def spec_manager(metadata: Mapping[str, Any], *member: str) -> str:
     """Return the field manager that last wrote the spec, or `unknown`.
 
     With a `member` of the spec, such as `replicas`, return the manager that owns that member; `roles, prefill,
-    replicas` means the member of the list item with that name. Since the scale subresource takes ownership of
-    `replicas` and writes no time (Kubernetes' scale handler), only ownership shows who scaled. A member without an
-    owner has its default.
+    replicas` is the member of the list item with that name. A member without an owner has its default; the last writer
+    of the spec is then returned. Ownership is needed because the scale subresource takes ownership of `replicas` but
+    writes no time (Kubernetes' scale handler).
     """
     writers = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
     owners = [(time, manager) for time, manager, owned in writers if owned is not None and _owns(owned, member)]

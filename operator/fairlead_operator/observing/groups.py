@@ -1,9 +1,9 @@
 """Instances of several pods: a LeaderWorkerSet with one group, whose leader pod represents the instance. Pure.
 
-The leader is read as if it were a pod of the pool's own: the owner and the deletion of the LeaderWorkerSet count as the
-leader's. The controller of LeaderWorkerSets ends a leader to restart its group; the instance is then lost for a while
-and returns under the same name. While the leader pod does not exist, a document made from the set's template represents
-it.
+The leader is read like a single pod of the pool: the owner and the deletion of its LeaderWorkerSet count as the
+leader's own. The controller of LeaderWorkerSets ends a leader to restart its group; the instance is then lost for a
+while and returns under the same name. While the leader pod does not exist, a document made from the set's template
+represents it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

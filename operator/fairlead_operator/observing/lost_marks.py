@@ -40,7 +40,8 @@ _ANNOTATIONS = (
     STATE_REASON_ANNOTATION,
 )
 _ONCE = frozenset({HASH_ANNOTATION, CREATED_ANNOTATION, ORDINAL_ANNOTATION, FAILURES_ANNOTATION})
-"""Annotations that the operator never changes; so somebody else has written any other value."""
+"""Annotations that the operator writes once and never changes. Any other value was therefore written by somebody else.
+"""
 _BY_LETTER = {role.value[0]: role for role in Role}
 _LOOKED_AHEAD = 1000
 """Number of ordinals after the last known ordinal that are tried when a pod's ordinal is searched from its name."""
@@ -85,7 +86,7 @@ class KnownMarks:
     """The names of the pods of the last reading."""
 
     def missing(self, documents: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-        """Return the names of pods of the last reading that are not among these."""
+        """Return the names of the pods that the last reading contained and that are not among `documents`."""
         return self._names - {document["metadata"]["name"] for document in documents}
 
     def lost(self, documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> list[LostMarks]:
@@ -109,7 +110,7 @@ class KnownMarks:
         return found
 
     def of(self, document: Mapping[str, Any], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> LostMarks:
-        """Return the missing or changed marks of this pod, which is the pool's own."""
+        """Return the missing or changed marks of this pod, which must be the pool's own."""
         metadata, uid = document["metadata"], str(document["metadata"].get("uid"))
         labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
         known_labels, known = self._known.get(uid) or self._before.get(uid) or ({}, {})
@@ -135,7 +136,7 @@ class KnownMarks:
 def marks_shown(metadata: Mapping[str, Any]) -> tuple[object, ...]:
     """Return the parts of a pod that change when its marks change: the operator's labels with their values, the names
     of its annotations, the values of the constant annotations, and the uids of the pod's owners. If the result changes,
-    the pod must be examined, because the operator never removes these marks.
+    somebody else may have removed marks, because the operator never does; the pod must then be examined.
     """
     labels, annotations = _present(metadata.get("labels"), _LABELS), _present(metadata.get("annotations"), _ANNOTATIONS)
     said = [annotations.get(name) for name in sorted(_ONCE)]

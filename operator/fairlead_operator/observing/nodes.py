@@ -1,5 +1,5 @@
-"""Detects nodes that will be taken away, before their pods are evicted. Their instances are then drained as if a person
-had asked for it: each successor is created first.
+"""Detects nodes that will be taken away, before their pods are evicted. The instances on such a node are then drained
+as if a person had asked for it, and the successor of each instance is created first.
 
 The program that removes a node announces this by a taint or a condition of the node. The known programs are
 cluster-autoscaler, Karpenter, the termination handlers of clouds, and Azure's scheduled events. A cordon is only a sign
@@ -71,7 +71,7 @@ def why_leaving(node: Mapping[str, Any] | None, when: str) -> str:
 
 
 class LeavingNodes:
-    """The nodes with instances: why each of them will be taken away, if it will, and which pools use it."""
+    """The nodes with instances: which of them will be taken away and why, and which pools use them."""
 
     def __init__(self, when: str = NO_NODES) -> None:
         self._when = when
@@ -87,7 +87,7 @@ class LeavingNodes:
         self._pools.pop(pool, None)
 
     def marked(self, pool: PoolKey, pods: Iterable[Pod]) -> tuple[Pod, ...]:
-        """Return the pool's pods; those on nodes that will be taken away are marked as if a person wanted them drained.
+        """Return the pool's pods. A pod whose node will be taken away is marked as if a person had requested its drain.
         After a restart of the operator, a drain for this reason continues until the operator has read the node.
         """
         found = tuple(pods)
@@ -123,6 +123,6 @@ class LeavingNodes:
             try:
                 await self.look(cluster, wake)
             except ClusterError as error:
-                logger.warning("looking at nodes failed", extra={"error": str(error)})
+                logger.warning("nodes cannot be read", extra={"error": str(error)})
             except Exception:  # one bad answer must not end the looking
-                logger.exception("looking at nodes broke")
+                logger.exception("reading nodes failed because of a bug")

@@ -36,10 +36,11 @@ class ShownPorts:
 
     def own(self, wanted: int | None) -> int | None:
         """Return the port at which the pod's engine listens, according to its manifest; None if the manifest does not
-        show it. `wanted` is the port of the spec in force.
+        show it.
 
-        A port that is declared and probed is certainly the engine's; a single declared port with the usual name is
-        assumed to be.
+        If the manifest contains `wanted`, the port of the spec in force, this is the port. Otherwise it is the only
+        port that the container declares and a probe uses, else a declared port with the usual name, else the only
+        probed port.
         """
         if wanted in self.declared | self.probed | self.elsewhere:
             return wanted
@@ -52,9 +53,9 @@ class ShownPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEngine:
-    """The known facts about a pod's engine: its port, and its own figures in `engine`, None if the figures of the spec
-    in force apply. `is_assumed`: the port is taken from the spec in force, because neither a revision nor the pod shows
-    it.
+    """The known facts about a pod's engine. `engine` has the engine's own figures, None if the figures of the spec in
+    force apply. `is_assumed` is True if the port is the port of the spec in force, because neither a revision nor the
+    pod shows another.
     """
 
     port: int | None
@@ -85,8 +86,8 @@ def shown_ports(spec: Mapping[str, Any], annotations: Mapping[str, str] | None =
 
 
 def pod_engine(template: str, shown: ShownPorts, present: PoolSpec | None, made_from: Mapping[str, PoolSpec]) -> PodEngine:
-    """Return the engine of a pod made from the template with this hash. `made_from` has the newest spec for each known
-    template, `present` is the spec in force.
+    """Return the engine of a pod that was made from the template with the hash `template`. `made_from` has, by template
+    hash, the newest spec with that template; `present` is the spec in force.
     """
     wanted = present.engine.port if present is not None else None
     spec = made_from.get(template)

@@ -66,10 +66,10 @@ KUEUE_JOB_LABEL = "kueue.x-k8s.io/job-uid"
 
 _ENDED = frozenset({"Failed", "Succeeded"})
 _RECORDED = frozenset(InstanceState) - {InstanceState.GONE}
-"""The states that a pod can have: a pod that exists is not gone."""
+"""The states that may be recorded on a pod: all states except Gone, because the pod exists."""
 _MOST_DIGITS = 9
 _SAYS_NOTHING = frozenset({"", "Error", "Completed"})
-"""Kubernetes' reasons for the end of a container that only repeat whether its exit code is 0."""
+"""Kubernetes' reasons for the end of a container that add nothing to its exit code."""
 _SIGKILL = 9
 _KILLED = 128 + _SIGKILL
 """The exit code of a process that SIGKILL ended."""
@@ -145,8 +145,8 @@ def with_engines(pods: Iterable[Pod], present: PoolSpec | None, formers: Mapping
 
 
 def _read_adopted(document: Mapping[str, Any], spec: PoolSpec | None) -> Pod:
-    """Read an adopted pod. Its template is known only as far as a role selects the pod; its image decides with which
-    other instances it can exchange KV blocks.
+    """Read an adopted pod. If a role selects the pod, its template counts as known; otherwise it is unknown. The pod's
+    image decides with which other instances it can exchange KV blocks.
     """
     pod, labels = read_pod(document), document["metadata"].get("labels") or {}
     role = selected_role(labels, spec)
@@ -265,8 +265,8 @@ def pod_health(status: Mapping[str, Any]) -> PodHealth:
 
 
 def health_reason(status: Mapping[str, Any], *, is_deleted: bool = False) -> str:
-    """Return Kubernetes' reason why a pod ended or is disturbed, such as `Evicted`; empty if Kubernetes gives none. How
-    the containers of a deleted pod end does not count.
+    """Return Kubernetes' reason why a pod ended or is disturbed, such as `Evicted`; empty if Kubernetes gives no
+    reason. The ends of the containers of a deleted pod are ignored.
     """
     if status.get("reason"):
         return str(status["reason"])
@@ -282,9 +282,11 @@ def health_reason(status: Mapping[str, Any], *, is_deleted: bool = False) -> str
 
 
 def end_of_engine(container: Mapping[str, Any], warmed_restarts: int | None) -> str:
-    """Return one word for how the engine ended that served in this container and does not serve again yet: Kubernetes'
-    reason, such as `OOMKilled`; `EngineKilled` (SIGKILL), `EngineFailed` or `EngineEnded` where it gives none. Empty if
-    the engine has not ended since it served: `warmed_restarts` is the number of restarts at that time.
+    """Return one word for the end of the engine in this container: Kubernetes' reason, such as `OOMKilled`, or
+    `EngineKilled` (SIGKILL), `EngineFailed` or `EngineEnded` if Kubernetes gives no useful reason.
+
+    Empty if the engine serves, or has not ended since it last served. `warmed_restarts` is the container's number of
+    restarts at the time when it last served.
     """
     now = (container.get("state") or {}).get("terminated")
     before = (container.get("lastState") or {}).get("terminated")

@@ -36,8 +36,8 @@ def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState,
     """Return the actions that mark the instances of a deleted pool as Draining; empty if the deletion keeps the pool's
     children.
 
-    Instances whose pods are already terminating are included, as in a foreground deletion: routers must stop sending to
-    them, so that the requests in flight have the pod's whole grace period.
+    Instances whose pods are already terminating, as in a foreground deletion, are included. Routers must stop sending
+    to these instances too, so that the requests in flight have the pod's whole grace period.
     """
     if has_finalizer(pool, _ORPHAN):
         return ()
@@ -78,13 +78,12 @@ class Finalization:
         now: float,
         release: Callable[[], Awaitable[bool]],
     ) -> float | None:
-        """Wait for the instances, call `release` for adopted pods, then report the deletion to the control API.
+        """Wait for the instances, call `release` for adopted pods, then report the deletion to the control API. Returns
+        the seconds until the next step, None if the pool may be removed.
 
         A pool whose adopted pods cannot be released is not removed, because the pods would keep the pool's labels and
-        annotations.
-
-        Instances whose pods are already terminating must also end first: in a foreground deletion, all pods terminate
-        while requests are in flight. Returns the seconds until the next step, None if the pool may be removed.
+        annotations. Instances whose pods are already terminating must also end first, because in a foreground deletion
+        all pods terminate while requests are in flight.
         """
         deleted_at = parse_time(pool["metadata"]["deletionTimestamp"]) or now
         elapsed = max(0.0, now - deleted_at)

@@ -1,8 +1,8 @@
 """Finds the numbers of instances of a pool whose status is lost, from its budgets and its instances. Pure.
 
-The Kubernetes API does not promise to keep a status: a restore leaves it out, and a pool that is deleted without its
-children and created again begins without one. The last decided numbers are therefore also on the roles' budgets, which
-change with the numbers. A budget that remains from an earlier pool of the same name is ignored; then the instances are
+The Kubernetes API does not promise to keep a status. A restore leaves it out, and a pool that is deleted without its
+children and created again begins without one. Therefore the roles' budgets contain the last decided numbers too, and
+change with them. A budget that remains from an earlier pool of the same name is ignored; then the instances are
 counted.
 """
 
@@ -24,7 +24,9 @@ NOTHING: Mapping[Role, int] = MappingProxyType({})
 
 
 def is_lost(spec: PoolSpec | None, status: Mapping[str, Any]) -> bool:
-    """Return whether the pool's status was lost: it lacks a number that every status has after the first round."""
+    """Return whether the pool's status was lost. A lost status lacks a number that every status has after the first
+    round.
+    """
     if spec is None:
         return False
     roles = {role.name.value for role in spec.roles}
@@ -37,8 +39,8 @@ def is_lost(spec: PoolSpec | None, status: Mapping[str, Any]) -> bool:
 def standing_numbers(
     spec: PoolSpec, identity: PoolIdentity, budgets: Iterable[Mapping[str, Any]], instances: Iterable[ObservedInstance]
 ) -> Mapping[Role, int]:
-    """Return the present number of instances of each role: from its own budget, else the number of its instances that
-    are not being removed; no entry for a role that has neither budget nor instances.
+    """Return the present number of instances of each role. It is the number on the role's own budget or, without one,
+    the number of the role's instances that are not being removed. A role with neither has no entry.
     """
     own = {item["metadata"]["name"]: item["metadata"] for item in budgets if is_owned(item["metadata"], identity.uid)}
     seen = tuple(instances)
@@ -62,9 +64,11 @@ def _stays(instance: ObservedInstance) -> bool:
 
 
 def goes_on_from(spec: PoolSpec | None, previous: PoolSpec | None, standing: Mapping[Role, int]) -> Mapping[Role, int]:
-    """Return the numbers of instances from which scaling continues if its memory is empty: the present numbers. Return
-    no numbers if scaling had nothing to remember, or another number has been declared since. `previous` is the spec
-    that was in force before; None = it is lost too.
+    """Return the numbers of instances from which scaling continues if its memory is empty: the present numbers
+    (`standing`).
+
+    `previous` is the spec that was in force before, None if it is lost too. The result is empty if the previous spec
+    did not scale, so that nothing had to be remembered, or if another number has been declared since.
     """
     if spec is None or previous is None:
         return standing
@@ -77,8 +81,8 @@ def _declared(spec: PoolSpec) -> tuple[object, ...]:
 
 
 def ordinals_given(pool: Mapping[str, Any], limits: ReplicaLimits, now: float) -> int:
-    """Return the highest ordinal that can have been given since a pool was created, by the limit of creations per
-    second.
+    """Return an upper bound of the ordinals given since the pool was created: the pool's age times the limit of
+    creations per second; 0 if its age is unknown.
     """
     created = parse_time(pool["metadata"].get("creationTimestamp"))
     return 0 if created is None else int(max(0.0, now - created) + 1) * limits.creations_per_second

@@ -55,7 +55,9 @@ class PoolReading:
     revisions: tuple[str, ...] = ()
     """The names of the revisions of earlier templates that instances still have, the most frequent first."""
     rollout: Rollout | None = None
-    """The rollout in progress, from the status or, if that is lost, from its revision."""
+    """The rollout in progress, from the status or, if the status is lost, from the rollout's revision; None without a
+    rollout.
+    """
     standing: Mapping[Role, int]
     """Number of present instances by role, for the roles whose desired number is missing from the status; empty if the
     status is complete.
@@ -69,8 +71,8 @@ class PoolReading:
 
     @property
     def current_revision(self) -> str:
-        """The name of the revision that all instances last had; if the status does not contain it, because it was lost
-        during a rollout, the revision of most instances with an earlier template.
+        """The name of the revision that all instances last had, from the status. If the status was lost during a
+        rollout, it is the most frequent earlier revision of the instances. Empty if unknown.
         """
         return str(self.status.get("currentRevision") or "") or next(iter(self.revisions), "")
 
@@ -179,8 +181,8 @@ class PoolReader:
     async def _workloads(
         self, identity: PoolIdentity, spec: PoolSpec | None, documents: list[dict[str, Any]], pods: tuple[Pod, ...]
     ) -> AsyncIterator[WorkloadReading]:
-        """Yield a reading for each workload that a role names; the reading also considers other autoscalers of the
-        workload. If one workload may not be read, only the scaling of that workload is affected.
+        """Yield, for each workload that a role names, the workload with its scale, its pods and other autoscalers of
+        it. If the Kubernetes API refuses to return one workload, only that workload is not scaled.
         """
         role_of = {pod.instance.id: pod.instance.role for pod in pods if pod.instance.adopted and pod.instance.spec_hash == SELECTED_HASH}
         autoscalers: list[dict[str, Any]] | None = None

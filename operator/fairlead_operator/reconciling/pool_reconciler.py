@@ -59,9 +59,10 @@ from fairlead_operator.times import format_second
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledPool:
-    """The state that was last sent, and the facts of its conditions, for a pool in which nothing is in progress. Valid
-    from `at` until just before `until` (Unix seconds): then a window opens or closes, a lost instance is due for
-    replacement, or the pool's objects must be read even without an event.
+    """A pool in which nothing is in progress: the state that was last sent, and the facts of its conditions.
+
+    It is valid from `at` until just before `until` (Unix seconds). At `until`, a window opens or closes, a lost
+    instance is due for replacement, or the pool's objects must be read even without an event.
     """
 
     state: PoolState
@@ -94,8 +95,8 @@ class SettledPool:
 
 
 def _judged(state: PoolState, facts: PoolFacts, now: float) -> PoolState:
-    """Return the state with the conditions of these facts. The control API dates conditions by the state that brought
-    them, so a state must not repeat messages with older figures.
+    """Return the state with the conditions that follow from these facts. The control API takes a condition's time from
+    the state that contains it; therefore a state must not repeat messages with older figures.
     """
     conditions = merge_conditions(state.conditions, pool_conditions(facts), state.generation, format_second(now))
     return replace(state, conditions=conditions)
@@ -112,8 +113,8 @@ def is_settled(facts: PoolFacts) -> bool:
 
 
 def _essence(facts: PoolFacts) -> list[tuple[ConditionType, str, str, str]]:
-    """Return the parts of the conditions that must be reported at once when they change. Figures in the messages of
-    conditions other than Ready are left out: they may wait for the next whole round.
+    """Return the parts of the conditions whose changes must be reported at once. Figures in messages are left out
+    except in Ready's message, because a new figure may wait for the next whole round.
     """
     return [(one.type, one.status, one.reason, _words(one)) for one in pool_conditions(facts)]
 
@@ -424,9 +425,7 @@ class PoolReconciler:
         return replace(decided, actions=actions)
 
     def _pause(self, decided: PoolRound, written: Written) -> tuple[float, SettledPool | None]:
-        """Return the seconds until the next reconciliation, and the state in which a settled pool stays settled (None
-        for a pool that is not settled).
-        """
+        """Return the seconds until the next reconciliation; and the settled pool, None if the pool is not settled."""
         pace, now = self._dependencies.settings.pace, decided.now
         due = self._due(decided, written)
         if decided.answer.trusted is not None:

@@ -89,8 +89,8 @@ def _of_the_spec(round_: PoolRound) -> Iterator[RoundEvent]:
 
 
 def _of_bounds(round_: PoolRound) -> Iterator[RoundEvent]:
-    """Yield an event for each role whose requested number of instances exceeds the role's bounds. An event is yielded
-    only once per case, because the status of the role's object then contains the message.
+    """Yield an event for each role whose requested number of instances exceeds the role's bounds. Once the status of
+    the role's object contains the message, the event is not repeated.
     """
     objects = round_.reading.objects
     for item in round_.reading.declared:

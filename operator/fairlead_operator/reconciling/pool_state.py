@@ -72,8 +72,8 @@ def pool_state(
 def present_outlook(
     spec: PoolSpec | None, pool: Mapping[str, Any], declared: tuple[WantedReplicas, ...], pods: tuple[Pod, ...], now: float
 ) -> tuple[Outlook, float | None]:
-    """Return the outlook for routers while no instance accepts requests (such as the time until one does); Unknown
-    without a spec in force.
+    """Return the outlook for routers while no instance accepts requests, such as the time until an instance does;
+    Unknown without a spec in force.
     """
     if spec is None:
         return Outlook.UNKNOWN, None
@@ -105,9 +105,11 @@ def ring_anchors(state: PoolState, in_force: SpecInForce) -> int:
 
 
 def last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
-    """Return the highest ordinal ever given in a pool. The pods have the ordinals of existing instances, and the status
-    covers deleted instances. `pods` must be read after `pool`, so that a pod which another operator made is not counted
-    in the status but missing in `pods`.
+    """Return the highest ordinal ever given in a pool: from its status, which covers deleted instances, and from its
+    pods.
+
+    `pods` must be read after `pool`. Otherwise the status could count a pod of another operator that `pods` does not
+    contain.
     """
     return max((given_ordinal(pool), *(pod.instance.ordinal for pod in pods)))
 

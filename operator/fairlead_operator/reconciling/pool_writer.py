@@ -137,7 +137,7 @@ class PoolWriter:
         """
         assumed = {pod.instance.id for pod in pods if pod.engine.is_assumed and not pod.instance.terminating}
         for name in sorted(assumed - self._assumed):
-            words = "neither a revision nor its containers show what it was created with; spec.engine as it is now is assumed"
+            words = "neither a revision nor its containers show its port; the port in the present spec.engine is assumed"
             self._recorder.record(identity, now, "EngineAssumed", f"{name} has an earlier template, and {words}", instance=name)
         self._assumed = assumed
 
@@ -240,14 +240,18 @@ class PoolWriter:
 def own_fault(error: Exception) -> ActionFailure:
     """Return the failure of a round that a bug ended."""
     words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    message = f"A fault of the operator ended its work on this pool ({words}); it is tried again, and its log has the details"
+    message = (
+        f"A fault of the operator ended its work on this pool ({words}); the work is tried again, and the operator's log has the details"
+    )
     return ActionFailure(reason=ActionFailureReason.OPERATOR_FAULT, message=message)
 
 
 def refused_read(error: ClusterRefused) -> ActionFailure:
     """Return the failure of a round that ended because the Kubernetes API refused a read."""
     remedy = "; give the operator's service account the rights of the chart's roles" if error.status == 403 else ""
-    message = f"Nothing of this pool is changed, because its objects cannot be read ({error}){remedy}; it is tried again within seconds"
+    message = (
+        f"Nothing of this pool is changed, because its objects cannot be read ({error}){remedy}; the read is tried again within seconds"
+    )
     return ActionFailure(reason=ActionFailureReason.ACTION_FAILED, message=message)
 
 

@@ -106,7 +106,7 @@ def wanted_replicas(
 
 def is_declared(role: RoleSpec) -> bool:
     """Return whether somebody declares the number of instances of a role. A role that only selects pods has no declared
-    number: its number is the number of pods.
+    number; it has as many instances as pods.
     """
     return role.selector is None or role.scale_target_ref is not None
 
@@ -171,13 +171,14 @@ def desired_roles(
 
 
 def sharing(roles: tuple[DesiredRole, ...], devices: SharedDevices) -> tuple[DesiredRole, ...]:
-    """Return the roles, with the devices on which the role both takes turns."""
+    """Return the roles. The role `BOTH` gets the devices on which its pool takes turns."""
     return tuple(replace(role, devices=devices) if role.role is Role.BOTH else role for role in roles)
 
 
 def desired_pool(ratio: RatioSpec | None, roles: tuple[DesiredRole, ...]) -> DesiredPool | None:
-    """Return the planner's input about the pool, with the `ratio` in force; None without a spec in force. An instance
-    of several nodes never changes its role: a restart of its group would undo that.
+    """Return the planner's input about the pool, with the `ratio` in force; None without a spec in force. If an
+    instance has several nodes, roles change only by replacement, because a restart of its group would undo a change of
+    its role.
     """
     if ratio is None:
         return None

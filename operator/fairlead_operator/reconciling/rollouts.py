@@ -81,7 +81,7 @@ class RolloutRound:
     def news(self) -> tuple[str, str] | None:
         """Return reason and message of the event to record about the rollout; None if no event is needed."""
         if self.now is not None and self.now.rejected and (self.before is None or not self.before.rejected):
-            return RolloutTrouble.REJECTED.value, f"The canary goes back: {self.now.measured}"
+            return RolloutTrouble.REJECTED.value, f"The canary is rolled back: {self.now.measured}"
         if self.now is not None and self.step is not None and not _same_step(self.before, self.now):
             return "CanaryStep", self.words
         if self.now is not None and self.steps and self.before is not None and self.before.step < self.now.step:
@@ -120,9 +120,11 @@ def _same_step(before: Rollout | None, now: Rollout) -> bool:
 def present_canary(
     rollout: Rollout | None, spec: PoolSpec | None, roles: Iterable[DesiredRole], observed: Iterable[ObservedInstance]
 ) -> CanaryFacts | None:
-    """Return the canary's facts for routers; None without a canary. The canary's share of the sessions is the step's
-    share, but at most its share of the instances that take requests, so that its instances do not get more work than
-    the other instances. The share is 0 while the rollout is halted.
+    """Return the canary's facts for routers; None without a canary.
+
+    The canary gets the share of the sessions that its step sets, but at most the share of its instances among all
+    instances that take requests. Therefore no canary instance gets more work than another instance. The share is 0
+    while the rollout is halted.
     """
     if rollout is None or spec is None or spec.rollout.canary is None:
         return None

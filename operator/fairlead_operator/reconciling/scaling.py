@@ -1,8 +1,8 @@
-"""The numbers of instances that scaling sets in this round: its memory in the status, its records, and the time of its
-next comparison. Pure.
+"""The numbers of instances that scaling sets in this round, with the memory of scaling in the status, its records, and
+the time of its next comparison. Pure.
 
-`fairlead.scaling` decides. All its memory is in `status.scaling`, so a restart between any two rounds changes nothing.
-While the control API does not respond there are no signals, and the numbers stay unchanged.
+`fairlead.scaling` decides. The whole memory of scaling is in `status.scaling`, so a restart between any two rounds
+changes nothing. While the control API does not respond there are no signals, and the numbers stay unchanged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -158,7 +158,7 @@ def _mode(controller: Controller, declared: Declared) -> str:
 
 
 def _newest(known: Iterable[ScalingDecisionRecord], fresh: Iterable[ScalingDecisionRecord]) -> tuple[ScalingDecisionRecord, ...]:
-    """Return one decision of each controller and role, the oldest first."""
+    """Return the newest decision of each controller and role, the oldest decision first."""
     found = {(decision.controller, decision.role): decision for decision in (*known, *fresh)}
     return tuple(sorted(found.values(), key=lambda decision: (decision.at, decision.id)))
 
@@ -211,7 +211,7 @@ def _due_in(memory: ScalingMemory, declared: Declared, now: float) -> float:
 
 
 def _left(compared_at: float | None, period_seconds: float, now: float) -> float:
-    """Return the seconds until a period has passed since the last comparison. Infinite if nothing was compared yet, or
+    """Return the seconds that remain of a period since the last comparison. Infinite if there was no comparison yet, or
     if the period is over.
     """
     left = inf if compared_at is None else compared_at + period_seconds - now

@@ -50,7 +50,7 @@ class SpecChange:
 
 
 class AcceptedSpecs:
-    """Parses and checks one pool's specs. The last accepted spec is kept, which only saves parsing it again each
+    """Parses and checks one pool's specs. The last accepted spec is kept, so that it need not be parsed again in each
     round.
     """
 
@@ -68,7 +68,8 @@ class AcceptedSpecs:
     def accept_again(self, document: Mapping[str, Any]) -> PoolSpec:
         """Return the spec of a document that was accepted before. Raises InvalidInput.
 
-        Former versions accepted templates with marks of a single pod: such a pool keeps its templates and instances.
+        Former versions accepted templates with labels or annotations that belong to a single pod. A pool with such a
+        template keeps it, and keeps its instances.
         """
         try:
             return self.accept(document)
@@ -122,8 +123,8 @@ def _check_labels(spec: PoolSpec) -> None:
 
 
 def _check_flips(spec: PoolSpec) -> None:
-    """Check that flips are possible: a running engine keeps its arguments, so instances can change their role only if
-    both roles have the same template.
+    """Check that flips are possible. Instances can change their role only if both roles have the same template, because
+    a running engine keeps its arguments.
 
     Raises InvalidInput if the ratio would be kept by flips and the templates differ.
     """

@@ -18,12 +18,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The result of sending a state once.
+    """The result of sending a pool's state once.
 
-    Actions may be based on `trusted`; it is None if the API did not respond this time. The status may show `known`, the
-    newest response, for a while; `problem` says why that response is too old to show. `last` is the newest response if
-    only its shares of requests are still recent. `retry_in` is the pause in seconds before the next request if the API
-    did not respond.
+    Actions may be based on `trusted`, which is None if the API did not respond this time. The status may show `known`,
+    the newest response. If that is too old to show, `known` is None, `problem` gives the reason why the API does not
+    respond, and `last` is the newest response if its shares of requests are still recent. `retry_in` is the pause in
+    seconds before the next call if the API did not respond.
     """
 
     trusted: PoolObservations | None
@@ -74,8 +74,8 @@ class StateExchange:
         return without_hasty_silence(observations, {item.id for item in state.instances if item.state is InstanceState.DRAINING})
 
     def _silence(self, outcome: Refused | Later, state: PoolState) -> Answer:
-        """Return the result for a call without a response: nothing is planned, but the last known response is still
-        shown for a while, and its shares of requests for longer, unless other targets are in force since.
+        """Return the result for a call without a response. Nothing is planned. The status still shows the last response
+        for a while, and its shares of requests for longer, unless other targets have come into force.
         """
         now, newest = self._clock(), self._newest
         self._answered_since = None
@@ -90,8 +90,8 @@ class StateExchange:
         return Answer(trusted=None, known=None, problem=outcome.problem, last=newest if is_recent else None, retry_in=pause)
 
     def _own_pause(self) -> float:
-        """Return the pause of 1, 2, 4, … seconds for the case that the API responds for other pools but not for this
-        pool.
+        """Return the pause in seconds after a failed call for this pool, if the API may still respond for other pools.
+        The pause doubles with each failure in a row.
         """
         self._silences += 1
         return self._pace.busy * 2.0 ** min(self._silences - 1, 10)

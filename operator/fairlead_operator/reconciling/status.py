@@ -103,8 +103,8 @@ def _role(
 
 
 def _slo(old: Mapping[str, Any], facts: PoolFacts, targets: SloFacts | None) -> dict[str, Any]:
-    """Return `status.slo`: the targets in force, and the shares of requests within them, which are left out where the
-    condition SLOMet says that they are not known.
+    """Return `status.slo`: the targets in force, and the shares of requests within them. A share is left out if the
+    condition SLOMet says that it is not known.
     """
     told = {name: value for name, value in written(targets).items() if name in _TARGETS} if targets is not None else {}
     seen = facts.last_heard.observations if facts.observations is None and facts.last_heard is not None else facts.observations
@@ -127,8 +127,8 @@ def _ring(old: Mapping[str, Any], facts: PoolFacts, anchors: int) -> dict[str, A
 
 
 def is_urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether more than figures and wording changed in a status; a change of only these may wait for the next
-    regular round.
+    """Return whether the status changed in more than figures and wording. A change in figures and wording alone may
+    wait for the next regular round.
     """
     return _essence(old) != _essence(new)
 

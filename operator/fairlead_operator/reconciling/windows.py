@@ -46,7 +46,7 @@ class Scheduled:
     wake_in: float
 
 
-SUSPENDED_BY = "scaling without the forecast, which demand has left"
+SUSPENDED_BY = "scaling without the forecast, because demand is outside of it"
 """The text shown, in place of another schedule's name, for schedules that follow a forecast and are suspended because
 demand is outside of the forecast.
 """

@@ -1,8 +1,9 @@
-"""Helm 4 as a library, in a separate process: `python -m fairlead_sandbox.chart.helm`, with a request on its input.
+"""Helm 4 as a library, in a separate process: `python -m fairlead_sandbox.chart.helm`, with a request on standard
+input.
 
 The request is JSON: `{"kubeconfig", "namespace", "release", "chart", "values"}`. The release is installed, or upgraded
-if it exists, and the process ends without waiting for its pods. Helm's error is one line on standard error. It is a
-separate process because the library is written in Go, whose runtime does not tolerate a process that forks.
+if it exists, and the process ends without waiting for its pods. Helm's error is one line on standard error. The
+separate process is needed because the library is written in Go, whose runtime does not work in a process that forks.
 """
 
 import asyncio
@@ -21,9 +22,10 @@ _OF_CHECKOUT = _HERE.parents[3] / ".venv-tools" / "helm"
 
 
 def library_folders() -> tuple[str, ...]:
-    """Return the folders that must be on the path for Helm's library; empty if it is installed together with Fairlead.
+    """Return the folders that must be on the path for Helm's library; empty if the library is installed together with
+    Fairlead.
 
-    Raises SandboxError if it is not installed.
+    Raises SandboxError if the library is not installed.
     """
     if importlib.util.find_spec(_LIBRARY) is not None:
         return ()
@@ -36,8 +38,8 @@ def library_folders() -> tuple[str, ...]:
 
 
 def chart_folder() -> Path:
-    """Return the chart's folder: in the package or, if it is not there, in the checkout. Raises SandboxError if it is
-    in neither.
+    """Return the chart's folder: in the package or, if it is not there, in the checkout. Raises SandboxError if neither
+    has the chart.
     """
     for folder in (_HERE.parents[1] / "helm" / "fairlead", _HERE.parents[3] / "helm" / "fairlead"):
         if (folder / "Chart.yaml").is_file():

@@ -28,7 +28,7 @@ WORKLOADS = {"postgres": "statefulsets", "api": "deployments", "operator": "depl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartPlan:
-    """The choices from which the table of processes is made; its steps are given as functions."""
+    """The choices from which the table of processes is made. The steps of the table are given as functions."""
 
     directory: StateDirectory
     ports: dict[str, int]

@@ -19,7 +19,8 @@ from processkube.errors import ClusterProblem
 from processkube.kubernetes_client import KubernetesClient
 
 READY_SECONDS = 300.0
-"""Timeout in seconds: a busy machine needs minutes for the first Postgres and two Python processes."""
+"""Maximum seconds to wait for a workload. A busy machine needs minutes for the first Postgres and two Python processes.
+"""
 ASK_EVERY_SECONDS = 0.3
 GATEWAY_KEY = "FAIRLEAD_GATEWAY_KEY"
 

@@ -311,7 +311,7 @@ def test_a_port_that_is_taken_is_named(start: StartEngine, tmp_path: Path) -> No
     assert ended.returncode == 2
     assert (
         ended.stderr.strip()
-        == f"fairlead: --port: {engine.port} cannot be used; it is taken; write another one, or leave it out to use a free one"
+        == f"fairlead: --port: {engine.port} cannot be used; the port is taken; write another port, or leave the option out to use a free port"
     )
 
 

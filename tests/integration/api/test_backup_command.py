@@ -117,7 +117,7 @@ def test_a_database_that_has_tables_is_not_restored_into(backup: Path, database_
     [
         ({"schema": "9999"}, "with schema 9999, and this one"),
         ({"format": 2}, "has format 2, and this version reads 1"),
-        ({"sha256": {DATABASE: "0" * 64}}, f"{DATABASE} is not what was backed up"),
+        ({"sha256": {DATABASE: "0" * 64}}, f"the content of {DATABASE} has changed since the backup"),
         ({"schema": None}, "is not a whole backup"),
     ],
     ids=["a newer schema", "a newer format", "another content", "no schema"],
@@ -227,7 +227,7 @@ def test_pools_and_secrets_that_the_cluster_lacks_come_back_and_what_is_there_st
         [
             "Secret fairlead-system/fairlead-tokens: made",
             "InferencePool default/gone: made",
-            "InferencePool default/there: left as it is there",
+            "InferencePool default/there: exists there already, and is left unchanged",
             "then: kubectl scale fprole -n default gone-decode --replicas=3",
         ],
     )

@@ -23,7 +23,7 @@ def test_a_state_directory_without_a_sandbox_is_not_replaced_by_another_address(
     monkeypatch.setenv("FAIRLEAD_STATE_DIR", str(tmp_path))
     assert command_line.run(["pools", "list"]) == 2
     error = capsys.readouterr().err
-    assert f"FAIRLEAD_STATE_DIR: '{tmp_path}' cannot be used; nothing of yours runs there" in error
+    assert f"FAIRLEAD_STATE_DIR: '{tmp_path}' cannot be used; no sandbox of yours runs there" in error
     assert place((URL,), None) == ((URL,), None), "an address that is given needs no sandbox"
 
 

@@ -152,7 +152,7 @@ def test_a_schedule_that_is_not_yaml_is_refused_by_its_files_name(run: Command, 
 
 def test_a_field_that_has_a_value_has_no_fields_of_its_own(run: Command) -> None:
     code, _, error = run("set", "chat", "slo", "ttft=3", "ttft.x=1")
-    assert (code, "ttft has a value of its own already" in error) == (2, True)
+    assert (code, "ttft is given both as one value and by its fields" in error) == (2, True)
 
 
 def test_a_token_that_cannot_be_one_is_refused_and_not_shown(capsys: pytest.CaptureFixture[str]) -> None:

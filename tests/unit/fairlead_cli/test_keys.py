@@ -39,7 +39,7 @@ def test_a_key_is_made_listed_and_revoked(run: Command) -> None:
 def test_a_model_that_no_pool_declares_is_said_when_the_key_is_made(run: Command, model: str, warned: bool) -> None:
     code, secret, told = run("create", "team-z", "--model", model)
     assert (code, secret.strip()) == (0, "flk_shown-once")
-    assert (f"No pool declares {model}; those of pools are " in told) == warned
+    assert (f"No pool declares {model}; pools declare " in told) == warned
     assert json.loads(run("create", "team-z", "--model", model, "--json")[1])["models"] == [model]
 
 
@@ -74,10 +74,10 @@ def test_what_cannot_be_done_is_one_line(run: Command) -> None:
 
 def test_a_key_that_is_there_is_allowed_to_have_decisions_kept_and_forbidden_again(run: Command) -> None:
     code, out, _ = run("change", "k-0", "--explain")
-    assert code == 0 and out.endswith("may have their decisions kept.\n")
+    assert code == 0 and out.endswith("may ask that their routing decisions are kept.\n")
     explains = [line.split() for line in run("list")[1].splitlines() if line.startswith("k-0")]
     assert "yes" in explains[0]
-    assert run("change", "k-0", "--no-explain")[1].endswith("may not have their decisions kept.\n")
+    assert run("change", "k-0", "--no-explain")[1].endswith("may not ask that their routing decisions are kept.\n")
     assert run("change", "k-1", "--explain")[0] == 1, "it is revoked"
     assert run("change", "k-0")[0] == 2, "what is to change has to be said"
 

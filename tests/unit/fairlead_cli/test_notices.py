@@ -61,6 +61,6 @@ def test_a_proposal_is_listed_printed_as_a_patch_and_shown_with_its_reason_and_o
     assert [one["id"] for one in json.loads(command("plans", "list", "--proposed", "-o", "json", role="viewer")[1])] == [made.id]
     assert command("plans", "patch", made.id, role="viewer")[1] == made.patch
     shown = command("plans", "show", made.id, role="viewer")[1]
-    assert "Proposed: The operator advised 9 replicas" in shown and "In time since" not in shown
+    assert "Proposed: The operator advised 9 replicas" in shown and "Requests in time since" not in shown
     assert command("plans", "apply", made.id, "--yes", "--reason", "yes", role="operator")[0] == 0
     assert "97.0%; in the ten minutes before: 81.0%." in command("plans", "show", made.id, role="viewer")[1]

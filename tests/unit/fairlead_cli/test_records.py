@@ -132,7 +132,7 @@ def test_a_session_of_a_key_is_shown_with_its_keys_name_and_found_by_its_clients
 
 
 def test_all_decisions_of_a_session_are_kept_listed_and_let_go(run: Command) -> None:
-    assert run("sessions kept chat", "viewer")[1].startswith("All decisions are kept for no session.")
+    assert run("sessions kept chat", "viewer")[1].startswith("There is no session for which all decisions are kept.")
     code, out, _ = run("sessions keep chat conversation-1 --minutes 20")
     assert code == 0 and out.startswith("All decisions of session conversation-1 of default/chat are kept until 2")
     (row,) = run("sessions kept chat", "viewer")[1].splitlines()[1:]

@@ -41,7 +41,7 @@ async def test_a_clusters_kubeconfig_is_everybodys_and_nobody_elses_to_read(dire
 
 
 async def test_a_kubeconfig_that_is_not_there_is_named(directory: StateDirectory, tmp_path: Path) -> None:
-    with pytest.raises(SandboxError, match=f"{tmp_path}/nowhere: there is no kubeconfig to be read"):
+    with pytest.raises(SandboxError, match=f"{tmp_path}/nowhere: the kubeconfig cannot be read"):
         await ClusterSetup(directory, engine_port=8000, cluster=tmp_path / "nowhere").publish_kubeconfig()
 
 

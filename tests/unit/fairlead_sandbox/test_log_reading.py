@@ -54,7 +54,7 @@ def test_a_line_between_the_last_lines_and_following_is_not_lost(directory: Stat
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(directory: StateDirectory) -> None:
-    with pytest.raises(SandboxError, match="no log of 'apo'; there are: api, demo-b1"):
+    with pytest.raises(SandboxError, match="no log of 'apo'; there are logs of: api, demo-b1"):
         find_logs(directory, "apo")
 
 

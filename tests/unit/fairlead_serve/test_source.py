@@ -288,7 +288,7 @@ async def test_engines_that_tell_no_model_without_a_key_are_named_as_the_reason_
     for known in ({}, {A: WELL, B: WELL}, {A: WELL, B: WELL}):
         world.engines.known = known
         await world.source.step()
-    words = f"no engine names its model without a key: write `model` into {world.files.pool_file}"
+    words = f"no engine lists its model without an API key: write `model` into {world.files.pool_file}"
     assert world.source.waiting_words == words
     logged = [record.__dict__["error"] for record in caplog.records if record.levelname == "WARNING"]
     assert logged == ["no engine answers yet, and the file names no model", words]

@@ -101,7 +101,7 @@ def test_a_port_that_was_asked_for_is_never_replaced_by_another(option: str, hel
     port = held.ports["api"]
     none = ServeOptions(state_dir=tmp_path)
     asked = replace(none, port=port) if option == "--port" else replace(none, dashboard_port=port)
-    with pytest.raises(InvalidInput, match=f"{option}: {port} cannot be used; it is taken"):
+    with pytest.raises(InvalidInput, match=f"{option}: {port} cannot be used; the port is taken"):
         claimed_ports(asked, {})
 
 
@@ -111,7 +111,7 @@ def test_a_start_that_is_refused_for_its_port_leaves_the_engines_of_the_last_run
     port = held.ports["api"]
     asked = options(tmp_path, TWO)
     asked = replace(asked, port=port) if option == "--port" else replace(asked, dashboard_port=port)
-    with pytest.raises(InvalidInput, match="it is taken"):
+    with pytest.raises(InvalidInput, match="the port is taken"):
         asyncio.run(ServeRun(asked, {}, None).run())
     assert [one.url for one in pool_of(options(tmp_path), tmp_path)[1].pool.engines] == [ONE]
 
@@ -119,7 +119,7 @@ def test_a_start_that_is_refused_for_its_port_leaves_the_engines_of_the_last_run
 def test_gateway_and_dashboard_cannot_have_one_port_and_no_claim_is_left(held: PortClaims, tmp_path: Path) -> None:
     port = held.ports["api"]
     held.release()
-    with pytest.raises(InvalidInput, match=f"--dashboard-port: {port} cannot be used; it is taken"):
+    with pytest.raises(InvalidInput, match=f"--dashboard-port: {port} cannot be used; the port is taken"):
         claimed_ports(ServeOptions(state_dir=tmp_path, port=port, dashboard_port=port), {})
     again = claim_ports({"api": port})
     again.release()
@@ -181,7 +181,7 @@ def test_an_engine_is_told_of_in_one_line(found: EngineFindings, words: str) -> 
 @pytest.mark.parametrize(
     ("finding", "model", "words"),
     [
-        (EngineFindings(url=ONE), None, ("no engine names its model without a key: write `model` into /s/pool.yaml",)),
+        (EngineFindings(url=ONE), None, ("no engine lists its model without an API key: write `model` into /s/pool.yaml",)),
         (EngineFindings(url=ONE), "m", ()),
         (EngineFindings(url=ONE, problem="silent"), None, ("no engine answers yet: requests get 503 until one does",)),
     ],

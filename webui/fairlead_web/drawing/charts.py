@@ -76,14 +76,14 @@ _AS = {
     BindingReason.OUTSIDE_SUBSET: BindingReason.OPERATOR,
     BindingReason.PREFIX_COPIED: BindingReason.PREFIX_EQUAL,
 }
-"""Triggers of moves that are like another trigger and have its colour class where no class is free, because there are
-only eight colours.
+"""By trigger without a colour class of its own, a similar trigger. The trigger gets the similar one's class if that
+class is free in the picture, or if all eight classes are taken.
 """
 
 
 def series_of(triggers: Iterable[BindingReason]) -> dict[BindingReason, int]:
-    """Return the colour class of each trigger of a picture. Up to eight triggers have different classes. Some triggers
-    always have the same class.
+    """Return the colour class of each trigger in a picture. Up to eight triggers get different classes. A trigger in
+    _COLOURED always gets the same class.
     """
     shown = sorted(set(triggers), key=lambda one: (one not in _COLOURED, list(BindingReason).index(one)))
     made: dict[BindingReason, int] = {}
@@ -105,8 +105,8 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackedTimeline:
-    """Bars of counts per time bucket, stacked by name; the most frequent name, the first of `names`, is at the
-    bottom.
+    """Stacked bars of counts, one stack for each time bucket. `names` are ordered by frequency; the most frequent name
+    is at the bottom of each stack.
     """
 
     width: int
@@ -120,7 +120,9 @@ class StackedTimeline:
 def stacked_timeline(
     buckets: Sequence[TimelineBucket], start: datetime, end: datetime, width: int = 1080, height: int = 96
 ) -> StackedTimeline:
-    """Stack the counts of each bucket over [start, end). Names are ordered by their totals."""
+    """Draw the counts of each bucket over [start, end) as stacked bars. Names are ordered by their total counts, the
+    largest first.
+    """
     totals: Counter[BindingReason] = Counter()
     for bucket in buckets:
         for name, amount in bucket.counts.items():
@@ -187,7 +189,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridBar:
-    """The part of a schedule window that lies within one day; `series` is the index of its colour class."""
+    """The part of a schedule window that lies within one day. `series` is the index of the bar's colour class."""
 
     x: float
     y: int
@@ -208,7 +210,7 @@ class GridDay:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekGrid:
     """A picture of the schedule windows in the week from `start`. The windows of the schedule `names[i]` have colour
-    class i. `now` is the position of the present, None if the present is not in the week.
+    class i. `now` is the position of the present time; None if the present time is outside the week.
     """
 
     height: int
@@ -242,7 +244,7 @@ def week_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, 
 
 
 def local_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, now: datetime) -> WeekGrid:
-    """Draw the schedule windows of the week from `start`, a midnight in its time zone, in the local time of
+    """Draw the schedule windows of a week in the local time of one time zone. The week begins at `start`, a midnight in
     that zone.
     """
     zone = start.tzinfo

@@ -22,8 +22,8 @@ SHOWN = ("ttft_p95", "pending_prefill_tokens", "waiting", "running", "kv_usage",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureRow:
-    """One metric of an explained load, with the metric's limit, which is empty if it has none. `over` is True if this
-    instance exceeded the limit, `others_over` if the other instances did. `asked` is True for the metric whose
+    """One metric of an explained load. `limit` is empty for a metric without a limit. `over` is True if this instance
+    exceeded the limit, and `others_over` if the other instances exceeded it. `asked` is True for the metric whose
     explanation was requested.
     """
 
@@ -84,8 +84,8 @@ class Figure:
 
 
 def margin_figure(margin: Margin) -> Figure:
-    """Describe the chosen candidate's margin: how much better or worse than another candidate it was, in which term of
-    the score.
+    """Describe the chosen candidate's margin: the term of the score that was compared, and the difference from the
+    other candidate's value.
     """
     term, other = margin.term, margin.other
     mine, theirs = pair_in_words(margin.chosen_value, margin.other_value, term.unit)
@@ -107,7 +107,7 @@ def _digits(margin: Margin) -> int:
 
 
 def forecast_remark(found: Forecast | None) -> str:
-    """Return a remark about a bad prediction; empty for a good one."""
+    """Return a remark about a TTFT prediction that was far off; empty for any other prediction, and without one."""
     if found is None or not found.is_far_off:
         return ""
     more, less = max(found.actual_seconds, found.predicted_seconds), min(found.actual_seconds, found.predicted_seconds)

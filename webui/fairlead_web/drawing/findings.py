@@ -59,7 +59,7 @@ class Finding:
 
 
 def of_advice(items: Iterable[Advice]) -> tuple[Finding, ...]:
-    """Return all findings in the API's order."""
+    """Return every finding of the advice, in the API's order."""
     return tuple(_finding(one) for one in items)
 
 
@@ -107,7 +107,7 @@ def evidence_path(pool: str, evidence: AdviceEvidence) -> str:
 
 
 _COUNTED = (HarmUnit.REQUESTS, HarmUnit.INSTANCES, HarmUnit.ROUTERS)
-"""The units of harms that are numbers of affected things; harms of other units describe themselves."""
+"""Units of harm that count affected things, such as requests. A harm in any other unit is a time or a share."""
 
 
 def harm_words(one: Advice) -> str:

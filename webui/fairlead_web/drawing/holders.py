@@ -13,7 +13,7 @@ from fairlead_web.text import formats
 LANES = 12
 DRAWN = 300
 """Maximum number of instances, and of stays on an instance, that are drawn; the newest are drawn. The sentence counts
-all.
+all instances and all stays.
 """
 
 
@@ -27,10 +27,10 @@ class ChartLane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderBand:
-    """A picture of the instances that held a session's KV cache: one lane for each instance above a time axis, ordered
-    by the time at which the instance first held the session.
+    """A picture of the instances that held a session's KV cache: one lane for each instance, above a time axis. Lanes
+    are ordered by the time at which their instance first held the session.
 
-    `homes` is the number of drawn stays on an instance; if not all are drawn, the newest are.
+    `homes` is the number of drawn stays on an instance; if not all stays are drawn, the newest are.
     """
 
     width: int
@@ -81,7 +81,7 @@ def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: date
         until = max(until, end)
     whole = (until - ordered[0].bound_at).total_seconds()
     longest, seconds = max(held.items(), key=lambda item: item[1])
-    told = [f"Recorded are its newest {len(ordered):,} of {ever:,} homes."] if ever > len(ordered) else []
+    told = [f"Its newest {len(ordered):,} of {ever:,} homes are recorded."] if ever > len(ordered) else []
     if len(held) == 1:
         told += [f"{longest} alone held it, for {formats.span(seconds)}."]
     else:

@@ -36,9 +36,9 @@ WORDS = {
 class LearntRow:
     """One quantity as one router measured it; values are text in `unit`.
 
-    `learnt` is the value measured in `samples` observations. The sentence above the rows has the mean over routers,
-    weighted by samples. For a router with too few observations for a figure, `learnt` is the plain mean of its
-    observations.
+    `learnt` is the value that the router measured in `samples` observations, or the plain mean of the observations if
+    there are too few for a value. The errors in the sentence above the rows are means over all routers, weighted by
+    samples.
     """
 
     name: str
@@ -63,9 +63,7 @@ class Learnt:
 
 
 def learnt_of(figures: Sequence[LearntOfEngines], quantities: Sequence[Quantity], known: EngineCapability = NOTHING_KNOWN) -> Learnt:
-    """Return the measurements of these quantities, in this order. `known` is the capability that is in use for the
-    pool.
-    """
+    """Return the measurements of these quantities, in this order. `known` has the values that the pool uses now."""
     named = {one.name: one for one in in_words(known)}
     found = {quantity: [one for one in figures if one.quantity == quantity] for quantity in quantities}
     return Learnt(

@@ -65,7 +65,7 @@ def _plan(move: Migration, decision: RoutingDecision | None) -> MoveStep:
             words="Plan", state="done", at=None, told=f"{_capital(why)}.", path=f"/plans/{segment(move.id)}", link_words="The plan"
         )
     if not move.request:
-        return MoveStep(words="Plan", state="unknown", at=None, told=f"{_capital(why)}. Which request carried it was not reported.")
+        return MoveStep(words="Plan", state="unknown", at=None, told=f"{_capital(why)}. The request that it moved with was not reported.")
     return MoveStep(words="Plan", state="unknown", at=None, told=f"{_capital(why)}. Its decision is not in the recorded sample.")
 
 

@@ -28,16 +28,16 @@ class ShownFigures:
         return share is not None and share * 100 + 1e-9 < goal
 
     def above(self, limit_seconds: float) -> bool:
-        """Return whether the TTFT at the objective's percentile exceeds its limit so far that the shown digits
-        differ.
+        """Return whether the TTFT at the objective's percentile exceeds `limit_seconds`, and by enough that the two
+        numbers differ as shown.
         """
         ttft = self.figures.ttft_seconds if self.figures.known else None
         return ttft is not None and ttft > limit_seconds and formats.latency(ttft) != formats.latency(limit_seconds)
 
     @property
     def sends(self) -> str:
-        """Say what became of the requests that were sent to instances, and why their number differs from that of the
-        requests; empty if nothing is known.
+        """The outcome of the requests that were sent to instances, in sentences, and the reason why more or fewer were
+        sent than requested; empty if nothing is known.
         """
         found = self.figures
         if not found.known or not found.sent:
@@ -49,11 +49,11 @@ class ShownFigures:
         )
         parts = [f"{formats.count(number)} {words}" for number, words in ended if number]
         rest = found.sent - sum(number for number, _ in ended)
-        uneven = f" {formats.count(rest)} more were sent than ended: some still ran at the end." if rest > 0 else ""
-        uneven = f" {formats.count(-rest)} more ended than were sent: some were sent before." if rest < 0 else uneven
+        uneven = f" {formats.count(rest)} more were sent than ended, because some still ran at the end." if rest > 0 else ""
+        uneven = f" {formats.count(-rest)} more ended than were sent, because some were sent before." if rest < 0 else uneven
         return (
             f"Sent to instances: {formats.count(found.sent)}. Ended there: {', '.join(parts) or 'none'}.{uneven} A request counts here "
-            "each time it is sent: again after a failure, and to two instances where one prefills and another decodes. A refused one "
+            "each time it is sent: again after a failure, and to two instances where one prefills and another decodes. A refused request "
             "is not sent."
         )
 
@@ -111,9 +111,11 @@ def shown_instance(found: InstanceFigures) -> ShownInstance:
 
 
 def of_objectives(found: SloAttainment) -> dict[str, str]:
-    """Return the texts of the counts and shares that the table of versions and classes shows too, and the attainment of
-    each priority class by the name of its line in the attainment chart. The API computes RangeFigures and SloAttainment
-    at different times, so a page with that table takes these texts instead of the ones of RangeFigures.
+    """Return, as text by the name of the figure, the counts and shares that are also in the table of versions and
+    classes; and the attainment of each priority class, by the name of the class's line in the attainment chart.
+
+    A page with that table shows these texts in place of the texts of RangeFigures, because the API computes
+    RangeFigures and SloAttainment at different times.
     """
     whole = found.whole
     counted = {

@@ -15,8 +15,8 @@ from fairlead_web.text import formats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """A difference as text with its sign, and whether it is an improvement (None: the difference is too small
-    to show).
+    """A difference as text with its sign, and whether it is an improvement: None if the difference is too small to
+    show.
     """
 
     words: str
@@ -25,7 +25,9 @@ class Delta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A figure, and its difference from the reference figure; None in the row of the reference."""
+    """A figure as text, and its difference from the figure of the reference policy. The difference is None in the
+    reference policy's own row.
+    """
 
     words: str
     delta: Delta | None
@@ -46,8 +48,8 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateTable:
-    """All policies at one request rate. For each name in CHARTS, `charts` has the policies, each with the length of its
-    bar in % of the longest bar, and its text.
+    """The results of all policies at one request rate. For each name in CHARTS, `charts` has one bar per policy: the
+    policy, the bar's length in % of the longest bar, and its text.
     """
 
     rate: float
@@ -58,7 +60,7 @@ class RateTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Figure:
-    """A column of the tables. With `share`, differences are in percentage points."""
+    """A column of the tables. If `share` is True, differences are in percentage points."""
 
     words: str
     value: Callable[[SimulationResult], float | None]

@@ -14,7 +14,9 @@ from fairlead_web.text import formats
 
 LANES = 24
 DRAWN = 250
-"""Maximum number of sessions, and of turns, that are drawn; of turns, the newest. Tables list more."""
+"""Maximum number of sessions, and maximum number of turns, that are drawn. The newest turns are drawn. The tables list
+more.
+"""
 WIDTH = 1000
 _NARROWEST = 3.0
 

@@ -1,4 +1,4 @@
-"""The forms with which people change a pool: their fields, and the typed text as a plan's request.
+"""Makes the forms with which people change a pool, and turns their typed text into the request for a plan.
 
 Fields show the present values of the spec. A refused form keeps the typed text and shows the problem next to it. Pure.
 """
@@ -44,8 +44,8 @@ class FormField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeForm:
-    """One form for a change of a pool; `id` is unique on the page. `now` shows the present values. `problem` is why the
-    form was refused, if that does not concern a single field.
+    """One form for a change of a pool; `id` is unique on the page. `now` shows the present values. `problem` is the
+    reason why the whole form was refused; a problem of a single field is in that field.
     """
 
     id: str
@@ -62,11 +62,12 @@ class ChangeForm:
 def change_forms(
     pool: PoolSummary, spec: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None
 ) -> list[ChangeForm]:
-    """Return all forms of a pool; `wanted` is its desired number of instances, by role.
+    """Return all forms of a pool. `wanted` is the pool's desired number of instances, by role.
 
-    A pool of running engines has only the forms that create or remove no instance. If the pool is defined in a file, it
-    also has a form for its engines; if it scales the workload of its pods, it also has the forms for their number.
-    `typed` are the values of a form that was refused, and `problem` is the reason.
+    A pool whose engines already run gets only the forms that neither create nor remove instances. There are two
+    exceptions: a pool that is defined in a file also gets a form for its engines, and a pool that scales the workload
+    of its pods also gets the forms for the number of pods. `typed` are the values of a refused form, and `problem` is
+    the reason of the refusal.
     """
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
     forms: list[ChangeForm] = []
@@ -83,7 +84,7 @@ def change_forms(
 
 
 def offered(pool: PoolSummary) -> list[PlanKind]:
-    """Return the kinds of change for which the pool's page has forms, whatever roles the pool has."""
+    """Return the kinds of change for which the pool's page has forms, without the kinds that need two roles."""
     return [kind for kind in PLAN_KINDS if _is_offered(kind.facts, pool, several=False)]
 
 
@@ -111,8 +112,8 @@ def _scale_form(
 ) -> ChangeForm:
     """Return the form for the declared number of a role's instances, which a plan changes.
 
-    A schedule's window, the load or the ratio between roles may require another number now. If the spec has no number,
-    the role's InferencePoolRole declares it, and the form shows the number that is desired now.
+    The number that is desired now may differ, because of a schedule's window, the load, or the ratio between roles. If
+    the spec has no number, the role's InferencePoolRole declares it, and the form shows the desired number.
     """
     name = str(role.get("name", Role.BOTH))
     alone = name == Role.BOTH
@@ -179,9 +180,7 @@ def _field(kind: PlanKind, one: Input, present: Any, typed: Mapping[str, str] | 
 
 
 _SECTIONS = {PlanKind.BOUNDS: "roles"}
-"""The section of the spec that contains the fields of a kind of change, for kinds that change more than the fields of
-one section.
-"""
+"""The section of the spec that contains the fields, for each kind of change whose facts name no section."""
 
 
 def schema_of(kind: PlanKind, name: str) -> Shape | None:

@@ -56,8 +56,8 @@ class ScheduleForm:
     at: str = ""
 
     def refused(self, field: str, words: str) -> "ScheduleForm":
-        """Return the form with a problem. It is shown at the form's field that corresponds to `field` of a schedule, or
-        at the whole form if there is no such field.
+        """Return the form with a problem. `field` is the schedule's field at fault. The problem is shown at the
+        corresponding field of the form or, without such a field, for the whole form.
         """
         at = _place(field)
         return replace(self, problem=words, at=at if at in self.fields else "")

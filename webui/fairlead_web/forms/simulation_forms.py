@@ -59,7 +59,7 @@ _TYPED = ("lines", "rates", "start", "end", "replicas", "prefill_replicas", "dec
 
 
 def form_of(spec: Mapping[str, Any], policies: Sequence[str] = ()) -> SimulationForm:
-    """Return the form for a pool with this spec. The present policy is ticked, and also `policies`."""
+    """Return the form for a pool with this spec. The present policy and the given `policies` are ticked."""
     routing = spec.get("routing") or {}
     parameters = dict(routing.get("parameters") or {})
     present = SimulatedPolicy(policy=str(routing.get("policy", SUGGESTED)), parameters=parameters)

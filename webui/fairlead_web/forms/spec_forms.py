@@ -1,8 +1,8 @@
 """The editor of a pool's spec: reads the typed text as a spec, shows faults at their lines, lists the fields of the
 schema, and offers examples for a new pool.
 
-The danger here: the schema checks the text before it is sent, and the API checks it again, and both must be shown
-alike. Each names a field by its path, with which the faulty line is found.
+The schema checks the text before it is sent, and the API checks it again. Both name a faulty field by its path, from
+which this module finds the line. The danger: a fault must look the same whichever of the two found it.
 """
 
 import re
@@ -69,7 +69,7 @@ class Faulty(Exception):
 
 
 def read_spec(text: str) -> dict[str, Any]:
-    """Return the spec that a text contains: the text is a spec or a whole InferencePool. Raises Faulty."""
+    """Return the spec in a text. The text is either a spec or a whole InferencePool. Raises Faulty."""
     try:
         found = read_yaml(text)
     except yaml.YAMLError as error:

@@ -3,11 +3,11 @@
 Browsers may cache the files forever, and scripts can load others by relative paths. `vendor/CHECKSUMS` lists
 third-party files with version, licence and SHA-256; `verify_vendor` compares them with the files.
 
-Scripts are joined: the scripts that every page loads become one file, and so does each group of scripts that is loaded
-later. Separate modules would be two dozen responses, whose headers are a third as large as their content, and a browser
-would discover each only after reading the module that imports it. Each joined script still has its own scope and runs
-once. Only the forms of import and export that these scripts use are supported; any other form is an error when the
-process starts.
+The scripts that every page loads are joined into one file, and so is each group of scripts that is loaded later.
+Separate modules would be two dozen responses, whose headers are a third as large as their content, and a browser would
+discover each only after reading the module that imports it. Each joined script still has its own scope and runs once.
+Only the forms of import and export that these scripts use are supported; any other form is an error when the process
+starts.
 """
 
 import gzip
@@ -120,8 +120,8 @@ def _shortened(body: bytes) -> bytes:
 
 
 def _shortened_css(body: bytes) -> bytes:
-    """Return a style sheet without comments on lines of their own and without the spaces around `{};,` and after the
-    colon of a declaration, which mean nothing outside strings. In a selector, no colon is followed by a space.
+    """Return a style sheet without comments on lines of their own, and without the spaces around `{};,` and after the
+    colon of a declaration. Outside strings, these spaces mean nothing. In a selector, no colon is followed by a space.
     """
     return _CSS_SPACE.sub(lambda found: found[1] or found[2] or b":", _shortened(body))
 

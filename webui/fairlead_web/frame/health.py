@@ -12,8 +12,8 @@ from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
 _NOTICES = frozenset({"ForecastHolds", "GatewayReady", "HasDevices", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
-"""Conditions that never raise an alarm: whatever their status, the desired instances still serve the routers'
-clients.
+"""Conditions that never raise an alarm, because the desired instances still serve the routers' clients, whatever the
+conditions' status is.
 """
 
 
@@ -41,8 +41,8 @@ def out_of_slo(pool: PoolSummary) -> bool:
 
 
 def beyond_slo(pool: PoolSummary) -> bool:
-    """Return whether the pool refuses a greater share of its requests than its percentile leaves: then too few of all
-    requests can be in time, even if all served ones are. False without figures.
+    """Return whether the refused requests alone put the pool out of its SLO: too few of all requests can be in time,
+    even if every served request is. False without figures.
     """
     asked = (pool.requests_per_second or 0.0) + pool.rejections_per_second
     return asked > 0 and not meets(1 - pool.rejections_per_second / asked, pool.slo_percentile)
@@ -57,9 +57,11 @@ def _troubles(pool: PoolSummary) -> str:
 
 
 def health_of(pool: PoolSummary) -> Health:
-    """Return the pool's health. A ready pool within its SLO that refuses no request is good. A pool whose only problem
-    is that instances are starting or that some requests are refused, or a ready pool without current figures, gets a
-    warning.
+    """Return the pool's health.
+
+    Good: a ready pool within its SLO that refuses no requests, and a pool that is scaled to zero. Warn: a ready pool
+    whose figures are out of date, a ready pool within its SLO that refuses some requests, and a pool within its SLO
+    whose instances are starting. Bad: every other pool.
     """
     late, troubles = out_of_slo(pool) or beyond_slo(pool), _troubles(pool)
     if pool.ready and pool.figures_behind_seconds:
@@ -75,8 +77,10 @@ def health_of(pool: PoolSummary) -> Health:
 
 
 def _start(pool: PoolSummary) -> str:
-    """Return the words for a pool whose condition Ready waits for instances. The count of instances is newer than the
-    condition, so all instances may serve already. A surplus in one role hides a shortage in another.
+    """Return the words for a pool whose condition Ready waits for instances.
+
+    If the number of serving instances is not below the desired number, the words are `not ready yet`. There are two
+    causes: the numbers are newer than the condition, or one role has too many instances and another has too few.
     """
     return f"starting, {pool.serving} of {pool.desired} serve" if pool.serving < pool.desired else "not ready yet"
 

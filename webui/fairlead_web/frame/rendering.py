@@ -41,8 +41,8 @@ class Context:
 class _Unindented(Extension):
     """Removes the indentation of templates, which saves a fifth of the bytes to send and to keep.
 
-    A Jinja tag removes the newline after it, so after a tag one space is kept: it may be the only separator between two
-    attributes or words.
+    A Jinja tag removes the newline after it. Therefore one space is kept after a tag, because it may be the only
+    separator between two attributes or words.
     """
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:

@@ -1,7 +1,7 @@
 """The frame around every page: the signed-in person, pools, time range, preferences, breadcrumbs.
 
-The frame's data are requested from the API while the page's own data are requested (`Ahead`), because one after the
-other would take longer.
+The frame's data and the page's own data are requested from the API at the same time (`Ahead`), because two requests one
+after the other would take longer.
 """
 
 import asyncio
@@ -112,8 +112,8 @@ class Tab:
 
 @cache
 def quiet_tabs(policy: str) -> dict[str, str]:
-    """Return, by name of the tab, why a tab has nothing to show under this policy; empty for a policy that this process
-    does not know.
+    """Return the reasons why tabs have nothing to show under this policy, by the name of the tab. Empty for a policy
+    that this process does not know.
     """
     if policy not in BUILT_IN.names:
         return {}
@@ -254,8 +254,8 @@ class Shell:
         return ", ".join([role] * (role is not AccessRole.NONE or not found) + found)
 
     def may(self, role: AccessRole | str) -> bool:
-        """Return whether the signed-in person has at least `role`: in the namespace of the page's pool; or in all
-        namespaces on a page without a pool. This only decides what the page shows; the API decides what the person may
+        """Return whether the signed-in person has at least `role` in the namespace of the page's pool or, on a page
+        without a pool, in all namespaces. This only decides what the page shows; the API decides what the person may
         do.
         """
         return self.identity is not None and self.identity.reaches(AccessRole(role), self.namespace)

@@ -48,14 +48,14 @@ NEWEST_ROWS = 15
 REGIONS_HEADER = "Fairlead-Regions"
 REGIONS_MOST = 24
 AROUND = timedelta(minutes=5)
-"""Links to other tools about a moment have a range that begins this long before it and ends this long after it."""
+"""Time before and after a moment in the range of links to other tools about that moment."""
 NOTHING_ELSE: Mapping[str, str | None] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """The objects that all requests share. `api` is the API client without a token; `clock` returns the time in UTC.
-    Parts of open pages are rendered in `turns`, in the rounds that `paces` holds for each page.
+    `paces` decides when the parts of an open page are rendered again, and `turns` lets people who open a page go first.
     """
 
     settings: WebSettings
@@ -94,17 +94,17 @@ class Visit:
     ahead: Ahead | None = None
 
     def param(self, name: str) -> str | None:
-        """Return a query parameter; None if it is missing or empty.
+        """Return a query parameter; None if the parameter is missing or empty.
 
-        On a page below a pool, `pool` is that pool.
+        On a page below a pool, the parameter `pool` is always the pool in the page's path.
         """
         return str(self.pool_key()) if name == "pool" and self.in_pool else self.here.params.get(name)
 
     def filters(self, *names: str, ranged: bool = False, results: str | None = None) -> dict[str, str | int | float | bool | None]:
-        """Return the query parameters for a list of the API: the page's parameters `names`, paging, and with `ranged`
-        the time range.
+        """Return the query parameters for a list of the API: the page's parameters `names`, the place in the list, and
+        the maximum number of rows; with `ranged` also the time range.
 
-        If the request is for single regions of the page and `results` is not one of them, only the newest rows are
+        `results` is the region that shows the list. If the request does not need this region, only NEWEST_ROWS rows are
         requested.
         """
         query: dict[str, str | int | float | bool | None] = {name: self.param(name) for name in (*names, "cursor")}
@@ -119,17 +119,17 @@ class Visit:
         return await self.api.figures(pool, start=asked["from"], end=asked["to"])
 
     def since(self, created: Iterable[datetime]) -> "Visit":
-        """Return this visit with a time range that fits the age of the objects `created` at these times, unless the URL
-        contains a range.
+        """Return this visit with a default time range for objects that were created at the times `created`: the last
+        hour, or less if all of them are younger. A range in the URL takes precedence.
 
         The page's links keep the URL's range.
         """
         return self.over(lifetime_start(min(created, default=self.now - timedelta(days=1)), self.now))
 
     def over(self, start: str, created: datetime | None = None) -> "Visit":
-        """Return this visit with the time range from `start` to now, unless the URL contains a range. For an object
-        `created` after `start`, the range is shortened but still covers the time since then. The page's links keep the
-        URL's range.
+        """Return this visit with the time range from `start` to now, unless the URL contains a range. If an object was
+        `created` later than `start`, the range becomes shorter, but still covers the object's whole life. The page's
+        links keep the URL's range.
         """
         start = start if created is None else start_within_life(start, created, self.now)
         if "from" in self.here.params or start == DEFAULT_START:
@@ -275,8 +275,8 @@ class Visit:
         return await (self.api.whoami() if self.ahead is None else self.ahead.identity)
 
     async def _pools(self) -> Taken[PoolSummary]:
-        """Return the pools for the frame. For a person who may see no pools, return no pools, without noting a problem
-        on the page.
+        """Return the pools for the frame; no pools if the person may not see any. A missing right is not noted as a
+        problem on the page.
         """
         none: Taken[PoolSummary] = Taken(items=[], cut=False, total=0)
 
@@ -330,8 +330,8 @@ class Visit:
         return RedirectResponse(self.link(path), 303)
 
     def back_to(self, path: str, *without: str) -> Response:
-        """Redirect the browser to the page from whose lists a write was made: with the filters and the place in lists
-        from the address of the write (`Here.write`), except the parameters named in `without`.
+        """Redirect the browser after a write to the page at `path`, with the filters and the place in lists that the
+        address of the write contains (`Here.write`), except the parameters named in `without`.
         """
         return self.redirect(with_query(path, {name: value for name, value in self.here.params.items() if name not in without}))
 

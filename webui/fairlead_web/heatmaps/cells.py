@@ -131,7 +131,9 @@ def _known(row: HeatmapRow) -> Sequence[float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """An earlier heatmap for a comparison: it has the same grid, `seconds` earlier, and rows in the same order."""
+    """An earlier heatmap for a comparison. Its grid begins `seconds` earlier and is otherwise the same; its rows are in
+    the same order.
+    """
 
     heatmap: Heatmap
     seconds: int
@@ -151,8 +153,8 @@ def most_change(differences: list[float | None]) -> float:
 
 
 def picture(heatmap: Heatmap, earlier: Earlier | None = None) -> bytes:
-    """Return a PNG with one pixel per cell: the heatmap, or with `earlier`, how it has changed. If there are no cells,
-    the PNG is a single transparent pixel.
+    """Return a PNG with one pixel per cell: the heatmap's values or, with `earlier`, the changes since the earlier
+    heatmap. If there are no cells, the PNG is a single transparent pixel.
     """
     if not heatmap.rows or not heatmap.columns:
         return encode_png(1, 1, b"\xff", cividis())
@@ -313,7 +315,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Legend:
-    """The colour bar of a heatmap: the name of its palette, its marks, and the subject of the scale."""
+    """The colour bar of a heatmap: the name of its palette, its marks, and a text about the quantity on its scale."""
 
     palette: str
     marks: tuple[Mark, ...]

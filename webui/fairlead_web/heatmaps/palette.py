@@ -1,9 +1,9 @@
 """The colours of load, and the encoder of the PNG that shows them. Pure.
 
-There are three scales, each of 255 levels. *Plain* is cividis, from dark blue to bright yellow: it reads the same for
+There are three scales, each of 255 levels. *Plain* is cividis, from dark blue to bright yellow. It reads the same for
 colour-blind people, and bright means more in both themes. *Limited* is cividis up to a limit, then from orange to deep
-red beyond it, so that a value at the limit and one far over it never look alike. *Change* runs from blue (less) over
-grey to orange (more). Level 255 is "no data" and transparent, so that the page's hatching shows through.
+red beyond it, so that a value at the limit and a value far over it never look alike. *Change* runs from blue (less)
+over grey to orange (more). Level 255 is "no data" and transparent, so that the page's hatching shows through.
 """
 
 import struct

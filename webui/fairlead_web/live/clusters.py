@@ -1,10 +1,10 @@
 """Reads the control APIs of other clusters: their pools and findings, as this process sees them.
 
 Each cluster is queried with a separate token, from a file that only this process reads. Nobody's session is passed on,
-and no token reaches a browser. A slow or unreachable cluster delays nothing: a request waits at most `PATIENCE_SECONDS`
-for all clusters together, and the last known state is shown with its time. Requests within `FRESH_SECONDS` share one
-query. Responses are not trusted: a response that is too large, or has a value that no version of Fairlead writes, is
-reported as a trouble, and nothing of it is shown.
+and no token reaches a browser. A slow or unreachable cluster delays nothing, because a request waits at most
+`PATIENCE_SECONDS` for all clusters together; then the last known state is shown with its time. Requests within
+`FRESH_SECONDS` share one query. Responses are not trusted. A response that is too large, or has a value that no version
+of Fairlead writes, is reported as a trouble, and nothing of it is shown.
 """
 
 import asyncio
@@ -205,7 +205,7 @@ class _Cluster:
             token = self._token.read_text("utf-8").strip()
             if token and token.isascii() and token.isprintable() and " " not in token:
                 return token
-        raise _NotAsked("the file with its token has none that can be used")
+        raise _NotAsked("the file for its token contains no usable token")
 
     async def close(self) -> None:
         if self._task is not None:
@@ -269,5 +269,5 @@ def in_words(error: ClientError) -> str:
         return str(error)
     status = error.problem.status
     if status in {401, 403}:
-        return f"it refuses the token ({status}); it needs one of role viewer in all namespaces"
-    return "it has no such list: it is of an older version, or no Fairlead" if status == 404 else f"it answers {status}"
+        return f"it refuses the token ({status}); give a token of role viewer in all namespaces"
+    return "it has no such list: it has an older version, or is not Fairlead" if status == 404 else f"it answers {status}"

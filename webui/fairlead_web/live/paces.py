@@ -30,8 +30,8 @@ _rounds = itertools.count(1)
 
 
 class Pace:
-    """The rounds of one page. `round` is the number of the last round that began, and `names` are the page's parts that
-    it renders. Numbers of rounds are never reused.
+    """The rounds of one page. `round` is the number of the last round that began, and `names` are the parts of the page
+    that this round renders. Numbers of rounds are never reused.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """The messages that one tab receives: events of the API, and parts of its page.
 
-The API's stream is split into events, and fields that no script of the page reads are removed: a pool of 500 instances
-sends 200 kB every two seconds, but a page reads only the event's name, or one figure per instance. A tab receives only
-the rendered parts that have changed.
+The API's stream is split into events, and fields that no script of the page reads are removed. This matters because a
+pool of 500 instances sends 200 kB every two seconds, of which a page reads only the event's name, or one figure per
+instance. A tab receives only the rendered parts that have changed.
 """
 
 import hashlib

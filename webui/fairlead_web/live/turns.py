@@ -1,6 +1,6 @@
-"""Gives the rendering of pages that people open precedence over the refreshing of open pages.
+"""Renders pages that people open before it refreshes pages that are already open.
 
-An event causes dozens of refreshing renderings at once, and all share one processor with everyone who waits for a page.
+One event causes dozens of refreshing renderings at once. They share one processor with everybody who waits for a page.
 """
 
 import asyncio

@@ -34,7 +34,8 @@ class LoginPage(Context):
 
     `token` is from a one-time link and stays in the form until the person presses the button. `problem` is the reason
     why the last attempt failed. `modes` are the ways to sign in that the API offers (empty while the API does not
-    respond). `audience` is that of Kubernetes tokens, and `provider` the host of the identity provider.
+    respond). `audience` is the audience that a Kubernetes token must have, and `provider` the host of the identity
+    provider.
     """
 
     template: ClassVar[str] = "pages/login.html"
@@ -62,7 +63,9 @@ async def show(site: Site, request: Request) -> Response:
 
 
 async def sign_in(site: Site, request: Request) -> Response:
-    """Exchange the submitted token for a session. If that fails, the page shows the reason and nothing of the token."""
+    """Exchange the submitted token for a session. If the exchange fails, the page shows the reason, but no part of the
+    token.
+    """
     form = await request.form()
     token, target = str(form.get("token", "")).strip(), local_path(str(form.get("next", "/")))
     if len(token) > LONGEST_TOKEN or not token.isprintable() or (not token and form.get("mode") != LoginMode.OPEN):

@@ -123,8 +123,8 @@ async def change_views(visit: Visit) -> Response:
 
 
 def _request(visit: Visit, name: str, shared: bool) -> AuditViewRequest:
-    """Return the request that saves the page's filters as a view. A range between two fixed dates is left out, because
-    the range of a view is relative to the present.
+    """Return the request that saves the page's filters as a view. The range of a view is relative to the present, so a
+    range between two fixed dates is left out.
     """
     chosen = {filter_: visit.param(filter_) for filter_ in FILTERS if filter_ != "kind"}
     kind = next((one for one in AuditKind if one == visit.param("kind")), None)

@@ -57,8 +57,8 @@ class CandidateRow:
 class TermRow:
     """One term of the score, with its value for each candidate, in the order of the candidates.
 
-    `role` is the term's role: it decided, it is a part of the total, or neither (empty). `best` holds the indexes of
-    the candidates with the best value.
+    `role` says whether the term decided or is a part of the total; it is empty for other terms. `best` holds the
+    indexes of the candidates with the best value.
     """
 
     words: str
@@ -80,7 +80,7 @@ class DecisionPage(Context):
     predicted: float | None
     margin: Figure | None
     remark: str
-    """A remark about a bad TTFT prediction; empty for a good one."""
+    """A remark about a TTFT prediction that was far off; otherwise empty."""
     sum: str
     wrong: list[str]
     """Contradictions within the record of the decision, as text."""

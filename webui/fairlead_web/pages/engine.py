@@ -1,4 +1,4 @@
-"""`…/engine`: the engine model with which a pool is simulated for what-if and plans: its source and its error."""
+"""`…/engine`: the engine model that simulates a pool for what-if questions and plans, with its source and its error."""
 
 import asyncio
 from collections.abc import Sequence

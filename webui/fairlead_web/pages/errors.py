@@ -20,9 +20,11 @@ from fairlead_web.text.addresses import Here, session_path, tree_path, with_quer
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContent:
     """The content of an error page. `remedy` is a sentence that says what to do now. `retry_path` is set if it is safe
-    to try again; the form data `sent` are then sent to this path. `form_path` leads back to the page of a form that was
-    refused. `search` is the name of a list in which the person may search. `choices` are the sessions that have the
-    name in the address: the path that leads on with this session, its identity and its key's name.
+    to try again; the form data `sent` are then sent to this path. `form_path` leads back to the page of a refused form.
+    `search` is the name of a list in which the person may search.
+
+    `choices` is filled if several sessions have the name in the address. It has, for each of these sessions, the path
+    of the page about that session, the session's identity, and the name of its key.
     """
 
     problem: Problem
@@ -76,7 +78,7 @@ SEARCHED = {
 """For each section of the site, the list in which a person may search if an object of the section does not exist."""
 
 PASSING = frozenset({429, 503})
-"""Statuses of problems that may pass soon."""
+"""HTTP statuses of problems that may soon end."""
 
 LISTY = (".json", ".csv", ".bin", ".png", "/live")
 
@@ -96,7 +98,7 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
     if wants_data(request):
         return Response(msgspec.json.encode(problem), problem.status, media_type="application/problem+json")
     remedy, command = REMEDIES.get(
-        problem.status, ("Reading again is safe. If it stays, the log of the control API says more.", "fairlead logs api")
+        problem.status, ("Reading again is safe. If the error stays, read the log of the control API.", "fairlead logs api")
     )
     here = here_of(request, site.settings.base_path)
     kind = next((name for name in SEARCHED if here.path.startswith(f"/{name}")), "")
@@ -119,15 +121,15 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
 
 
 def _path_with(here: Here, one: SessionOfKey) -> str:
-    """Return the path of the same page with this session, where the address has the name of several."""
+    """Return the path of the same page for one of the sessions that have the name in the address."""
     if here.params.get("session"):
         return with_query(here.path, {**here.params, "session": one.session})
     return (tree_path if here.path.startswith("/trees/") else session_path)(one.pool, one.session)
 
 
 async def _sent(request: Request, path: str) -> tuple[tuple[str, str], ...]:
-    """Return the submitted fields of a form about plans, because it is safe to send them again: a plan is not made or
-    applied twice. () for other forms.
+    """Return the submitted fields of a form about plans; () for other forms. The fields may be sent again, because a
+    plan is never made or applied twice.
     """
     if request.method != "POST" or not (path.endswith("/plans") or path.startswith("/plans/")):
         return ()

@@ -62,7 +62,7 @@ class FleetPage(Context):
     pools: list[PoolSummary]
     """The pools that the totals cover, the worst first."""
     cut: str
-    """A text about the part of all pools that `pools` contains, if there are too many pools; otherwise empty."""
+    """A text that says which part of all pools `pools` contains; empty if it contains all pools."""
     cards: list[PoolSummary]
     """The pools that have a card: the worst, at most CARDS."""
     totals: Totals
@@ -196,9 +196,7 @@ def _name(pool: PoolSummary) -> str:
 
 
 def totals(pools: Sequence[PoolSummary], figures: Mapping[str, ShownFigures]) -> Totals:
-    """Return the totals over the pools. Whether a pool was below its objective is taken from the figures on the pool's
-    card.
-    """
+    """Return the totals over the pools. A pool counts as below its objective if the figures on its card say so."""
     return Totals(
         desired=sum(pool.desired for pool in pools),
         serving=sum(pool.serving for pool in pools),

@@ -77,7 +77,7 @@ class Figure:
     row: str
     """Address of the exact numbers of a single row."""
     named_each: int
-    """Number of rows for each row name that is shown: in a large heatmap, rows are too low to show all names."""
+    """Number of rows for each row name that is shown. In a large heatmap, rows are too low for a name in each row."""
     picture: str
     without: str | None
     """Address of the page without this metric; None for the first metric, which cannot be removed."""
@@ -111,8 +111,9 @@ class HeatmapPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapWords(Context):
-    """The texts of a heatmap that a script has read again: its scale and its summary; for the page's first heatmap also
-    the ranking of rows and the moves. With `has_labels`, they include the names of the rows, which have changed.
+    """The texts of a heatmap that a script has loaded again: its scale and its summary; for the page's first heatmap
+    also the ranking of rows and the moves. If `has_labels` is True, the names of the rows are included, because they
+    have changed.
     """
 
     template: ClassVar[str] = "pages/heatmap_words.html"
@@ -217,7 +218,9 @@ def _figure(visit: Visit, drawn: Layer, asked: Asked, extremes: Sequence[Extreme
 
 
 def _worst(visit: Visit, heatmap: Heatmap, peak: Peak | None) -> str | None:
-    """Return a link to the explanation of the worst cell, by the heatmap's own limit."""
+    """Return a link to the explanation of the worst cell, with the heatmap's limit. None without data, or if the rows
+    are groups of instances.
+    """
     if heatmap.group != "instance" or peak is None:
         return None
     end = peak.start + timedelta(seconds=heatmap.step_seconds)

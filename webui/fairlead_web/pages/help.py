@@ -45,7 +45,9 @@ GLOSSARY = (
     ("Anchor", "A point of an instance on the hash ring; with more anchors it gets a larger share of new sessions."),
     (
         "Draining",
-        ("Takes no new requests: its sessions leave with their next one. Running requests finish before the pod is deleted or released."),
+        (
+            "Takes no new requests: its sessions leave with their next request. Running requests finish before the pod is deleted or released."
+        ),
     ),
     ("Plan", "A change previewed by the Kubernetes API without being made: what would differ, who would be affected."),
 )

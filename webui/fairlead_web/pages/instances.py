@@ -127,8 +127,8 @@ CACHE_WORDS = {
 """For each state of a KnownCache: the source of the router's knowledge, and an explanation."""
 STATE_WIDTH = 1080
 EXPLAINED = timedelta(hours=1)
-"""Maximum length of the range that the explanation covers, at the end of the page's range. In a longer range, little is
-unusual.
+"""Maximum length of the range that the explanation covers. If the page's range is longer, only its end is explained,
+because little stands out in a long range.
 """
 EXPLAINED_METRIC = "pending_prefill_tokens"
 ROLES = tuple(Role)
@@ -316,8 +316,8 @@ def cache_row(one: CacheKnowledge) -> CacheRow:
 
 
 def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> list[StateBar]:
-    """Return the instance's states over the range as bars. `transitions` are the newest first; if several have the
-    same time, the last of them holds.
+    """Return the instance's states over the range as bars. `transitions` are in order, the newest first. If several
+    have the same time, the newest of them decides the state.
     """
     ordered = list(reversed(transitions))
     ordered.sort(key=lambda item: item.at)

@@ -35,8 +35,8 @@ class KeysPage(Context):
     present: dict[str, dict[str, str]]
     """The values of the form that changes each key, by the key's id."""
     former: dict[str, dict[str, str]]
-    """The values with which each of these forms was opened. Only fields that differ from these values are changed, so
-    that two people can edit a key at the same time.
+    """The values with which each form was opened, by the key's id. Only a field whose value differs from its former
+    value is changed, so two people can edit a key at the same time.
     """
     edited: str | None
     """The id of the key whose form is open; None if no form is open."""
@@ -60,7 +60,7 @@ FIELDS = dict.fromkeys(
 ) | {"days": "90"}
 """The fields of the form for a key, with their initial values."""
 FORMER = "former."
-"""The names of the hidden fields that have the values with which a form was opened begin with this."""
+"""Prefix of the names of the hidden fields. A hidden field has the value with which the form was opened."""
 LABELS = {
     "name": "Name",
     "pools": "Pools",
@@ -74,7 +74,7 @@ LABELS = {
     "budget_currency": "Currency",
     "priority_class": "Priority class",
 }
-"""The words beside the fields, with which a refusal names them."""
+"""The label of each field of the form. Messages name a refused field by its label."""
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 
@@ -118,7 +118,7 @@ async def rotate(visit: Visit) -> Response:
 
 
 async def explain(visit: Visit) -> Response:
-    """Allow or forbid that requests with a gateway key have their routing decisions kept on request."""
+    """Allow or forbid requests with this gateway key to ask that their routing decisions are kept."""
     asked = GatewayKeyChange(explain=bool((await visit.form()).get("explain")))
     try:
         await visit.api.change_gateway_key(_key(visit), asked)

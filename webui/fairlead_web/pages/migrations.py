@@ -289,9 +289,11 @@ async def _one(visit: Visit, words: MoveWords, move: Migration | ReRoute) -> Res
 
 
 async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision | None:
-    """Return the recorded routing decision of the request with which the move happened; it lists the compared
-    candidates. None if there is none. A queued request was decided for the instance that the move left, not for its
-    target, so only the request's id finds it.
+    """Return the recorded routing decision of the request with which the move happened, which lists the compared
+    candidates. None if there is no such record.
+
+    The decision is searched by the request's id and not by the move's target, because a queued request was decided for
+    the instance that the move left.
     """
     if not move.request:
         return None

@@ -129,8 +129,8 @@ class PlanPage(Context):
     followed: bool
     """Whether the plan was applied and starts or stops instances."""
     carried_out: PoolSummary | None
-    """The pool as the operator has reported it since such a plan was applied; None before that, as an earlier report
-    has the numbers of the former spec.
+    """The pool as the operator reported it after it received the applied plan; None if the plan starts and stops no
+    instances, or the operator has not reported the pool since. An earlier report has the numbers of the former spec.
     """
     changes: list[Change]
     problem: Problem | None
@@ -143,7 +143,7 @@ class PlanPage(Context):
     needed: AccessRole
     expectation: PlanExpectation | None
     hand_over: HandOverResult | None
-    """The part of the caches of leaving instances that was kept; None if it could not be read."""
+    """How much of the leaving instances' caches was kept; None if this could not be read."""
     comments: list[Comment]
     at_work: bool
     expected: list[ExpectedRow]
@@ -180,7 +180,7 @@ async def apply(visit: Visit) -> Response:
 
 
 async def undo(visit: Visit) -> Response:
-    """Make a plan that undoes the plan, and redirect to it."""
+    """Make a plan that undoes this plan, and redirect to the new plan."""
     plan_id = _id(visit)
     try:
         inverse = await visit.api.undo_plan(plan_id)
@@ -257,8 +257,8 @@ async def _carried_out(visit: Visit, key: PoolKey, plan: Plan) -> PoolSummary | 
 
 
 def meanwhile_of(conflict: PlanConflict) -> list[Meanwhile]:
-    """Return the changes that others have made since the plan, newest first, as the API describes them in the
-    conflict.
+    """Return the changes that others have made since the plan, newest first. The API's description of the conflict
+    contains them.
     """
     found = [
         Meanwhile(revision=None, by=one.by or "somebody", at=one.at, reason=one.reason, changes=changes_of(one.diff))

@@ -43,8 +43,8 @@ class PolicyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowRow:
-    """A shadow policy, which only advises, compared with the policy that decided: how often both chose the same, and
-    the predictions for those decisions in which they did not.
+    """A shadow policy, which only advises, compared with the policy that decided: how often both chose the same
+    instance, and the predictions for the decisions in which they chose different ones.
     """
 
     at: datetime | None
@@ -182,7 +182,7 @@ def _shown(value: Any) -> str:
 
 
 def parameters_of(shapes: Mapping[str, Shape], form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parameters with typed values; parameters without one keep their defaults. Raises InvalidInput."""
+    """Return the parameters that have a typed value; all other parameters keep their defaults. Raises InvalidInput."""
     return {name: _value(name, shape, text) for name, shape in shapes.items() if (text := form.get(name, "").strip())}
 
 

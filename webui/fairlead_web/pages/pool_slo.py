@@ -141,8 +141,8 @@ def _covering(burn: SloBurn, age_seconds: float) -> float:
 
 
 def burning(burn: SloBurn, age_seconds: float) -> list[str]:
-    """Describe the alerts that are on. An alert over more time than the pool is old has only the pool's age behind it,
-    which the last listed window covers.
+    """Describe the alerts that are on. If an alert's window is longer than the last listed window, the text names the
+    last listed window instead, because both cover the pool's whole age.
     """
     covering, lengths = _covering(burn, age_seconds), {one.window: one.seconds for one in burn.windows}
     last = next((name for name, seconds in lengths.items() if seconds == covering), None)

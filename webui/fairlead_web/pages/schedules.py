@@ -249,8 +249,8 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
 
 
 def opened(windows: Sequence[Window], name: str, runs: Listing[ScheduleRun] | None, now: datetime) -> list[Window]:
-    """Return the windows, without past windows of the schedule `name` that have no run, because they are from before
-    the schedule was made. Returns all windows if the runs are unknown.
+    """Return the windows that opened or will open. A past window of the schedule `name` without a run is left out,
+    because it is from before the schedule was made. Return all windows if `runs` is None.
     """
     if runs is None:
         return list(windows)
@@ -363,7 +363,9 @@ def _unreadable(error: yaml.YAMLError) -> Problem:
 
 
 def _told(problem: Problem) -> str:
-    """Describe the problem, with the form's name of the field in place of the API's: `cron` for `fields.spec.cron`."""
+    """Return the text of the problem, in which the field has the name on the form and not the API's name: `cron` for
+    `fields.spec.cron`.
+    """
     return formats.told(problem.detail, problem.remedy).removeprefix("fields.").removeprefix("spec.")
 
 

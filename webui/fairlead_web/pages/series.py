@@ -1,5 +1,5 @@
-"""`…/series`: the numbers that charts draw, of all pools, a pool or an instance: as a table, as files and as data for
-the charts.
+"""`…/series`: the numbers behind the charts of all pools, of a pool or of an instance, as a table, as files and as data
+for the charts.
 """
 
 import asyncio
@@ -50,8 +50,8 @@ class SeriesPage(Context):
 
 
 async def show(visit: Visit) -> Response:
-    """Show the table. If a requested metric does not exist for all pools, a pool or an instance, the API's response
-    says so.
+    """Show the table. If a requested metric does not exist for the subject of the page (all pools, a pool or an
+    instance), the API's response says so.
     """
     asked = visit.param("metrics") or "requests,ttft_attainment"
     found = await _charted(visit, MOST_CELLS // max(2, 2 * len(asked.split(","))))

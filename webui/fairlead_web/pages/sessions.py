@@ -52,9 +52,11 @@ class SessionPage(Context):
     reroutes: list[ReRoute] | None
     decisions: list[RoutingDecision] | None
     listed: dict[str, str]
-    """For each list that does not show all rows: its name, and the text about which part it shows."""
+    """For each list that shows only some of its rows: the list's name, and a text that says which rows it shows."""
     kept: KeptSession | None
-    """Until when every routing decision of the session is kept; None if only a sample is kept."""
+    """The time until which every routing decision of the session is kept; None if only a sample of the decisions is
+    kept.
+    """
     targets: list[str]
     """Ids of instances to which the session can be moved."""
     problem: str | None
@@ -99,7 +101,7 @@ async def plan(visit: Visit) -> Response:
 
 
 async def keep(visit: Visit) -> Response:
-    """Start to keep every routing decision of the session for some minutes, or stop it."""
+    """Keep every routing decision of the session for some minutes or, if the form has `stop`, only a sample again."""
     form = await visit.form()
     key, session = visit.pool_key(), _sent_to(visit)
     try:

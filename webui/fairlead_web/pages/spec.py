@@ -95,8 +95,8 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
 
 
 def _in_a_word(change: Change) -> Change:
-    """Return the change in a short form: a value of several lines becomes an ellipsis, and the path is relative to the
-    spec.
+    """Return the change in a short form, in which a value of several lines is an ellipsis and the path is relative to
+    the spec.
     """
     before, after = ("…" if "\n" in value else value for value in (change.before, change.after))
     return Change(path=change.path.removeprefix("spec."), before=before, after=after)

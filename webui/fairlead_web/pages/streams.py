@@ -1,5 +1,5 @@
-"""`/live`: the control API's events, reduced to the fields that the page reads, and among them the rendered parts of
-the page that the events changed. Each part is rendered once for all tabs that show the same page.
+"""`/live`: the stream of an open page. It has the control API's events, reduced to the fields that the page reads, and
+the parts of the page that these events changed. Each part is rendered once for all tabs that show the same page.
 """
 
 import asyncio

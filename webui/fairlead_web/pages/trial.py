@@ -25,11 +25,11 @@ FIELDS = ("prompt", "max_tokens", "session", "model")
 again.
 """
 LABELS = {"prompt": "Prompt", "max_tokens": "Tokens of the answer", "model": "Model", "session": "Session", "key": "Gateway key"}
-"""The words beside the fields, with which a refusal names them."""
+"""The label of each field of the form. Messages name a refused field by its label."""
 
 KEPT = "x-fairlead-decision-kept"
 LOOKS, LOOK_SECONDS = 8, 0.25
-"""A kept decision is looked for this often, with this pause between two looks."""
+"""Maximum number of attempts to read a kept decision, and the pause between two attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ async def _page(visit: Visit, typed: dict[str, str], *, problem: Problem | None 
 
 
 def is_kept(answer: TrialAnswer) -> bool:
-    """Return whether the router keeps the routing decision of the test request, as its response says."""
+    """Return whether the response to the test request says that the router keeps its routing decision."""
     return (KEPT, "true") in {(name, value) for name, value in answer.headers}
 
 

@@ -36,8 +36,9 @@ class Here:
         return self.base + self.path + (f"?{urlencode(params)}" if params else "")
 
     def write(self, path: str, *without: str) -> str:
-        """Return the address of a write below this page, with the filters and the place in its lists that the page has,
-        except the parameters `without`. The page after the write is then at the same place (`Visit.back_to`).
+        """Return the address of a write below this page. The address contains the page's filters and its place in
+        lists, except the parameters named in `without`, so that the page after the write shows the same place
+        (`Visit.back_to`).
         """
         return self.base + with_query(path, {name: value for name, value in self.params.items() if name not in without})
 

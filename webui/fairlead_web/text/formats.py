@@ -42,8 +42,8 @@ def compact(value: float | None) -> str:
 
 
 def money(amount: str) -> str:
-    """Format an amount of money with two decimals: 2500 → `2,500.00`. A small amount has as many decimals as show that
-    it is not zero.
+    """Format an amount of money with two decimals: 2500 → `2,500.00`. An amount below 0.01 is shown with all its
+    decimals.
     """
     value = Decimal(amount)
     if value and abs(value) < Decimal("0.01"):
@@ -112,8 +112,8 @@ def won(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Format a rate: with one decimal below 100, without decimals above; with two significant digits if one decimal
-    would show it as zero.
+    """Format a rate: without decimals from 100, with one decimal below 100, with two significant digits below 0.1. A
+    rate below 0.001 is shown as `< 0.001`; None as an en dash.
     """
     if value is None:
         return NONE
@@ -171,8 +171,8 @@ def told(detail: str, remedy: str | None) -> str:
 
 
 def labelled(detail: str, field: str | None, labels: Mapping[str, str]) -> str:
-    """Return the error in a form's value, with the field named as on the form: `requests_per_minute: 'many' …` →
-    `Requests a minute: 'many' …`. `labels` has the words beside each field, by its name.
+    """Return the error in a form's value, in which the field has its name on the form: `requests_per_minute: 'many' …`
+    → `Requests a minute: 'many' …`. `labels` has the words beside each field, by the field's name.
     """
     name = max((one for one in labels if f".{field}".endswith(f".{one}")), key=len, default=None)
     named = field is not None and re.match(rf"{re.escape(field)}(?!\w)", detail)

@@ -34,7 +34,9 @@ def checked_pattern(text: str) -> str:
         raise InvalidInput("pattern", f"{{{strange}}}", f"write one of {', '.join(PLACES)} in the braces")
     rest = _PLACE.sub("", text)
     if set("{}") & set(rest):
-        raise InvalidInput("pattern", text, f"each brace needs its other one; write %7B and %7D for braces of the address. {_WANTED}")
+        raise InvalidInput(
+            "pattern", text, f"put each placeholder in one pair of braces; write %7B and %7D for braces in the address. {_WANTED}"
+        )
     if not _leads_elsewhere(text) or not rest.isprintable() or " " in rest:
         raise InvalidInput("pattern", text, _WANTED)
     return text

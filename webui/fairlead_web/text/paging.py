@@ -1,5 +1,5 @@
-"""Lists of the API that a page either reads completely, or shows in part in another order or with another filter than
-the API's.
+"""Reads lists of the API: completely, or up to a maximum. Also divides a complete list into pages, for a page that
+orders or filters it in a way that the API cannot.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,8 +13,8 @@ Item = TypeVar("Item")
 MOST_PER_CALL = 100
 """Maximum number of items in one response of the API."""
 MOST_POOLS = 200
-"""Maximum number of pools that the frame of a page, and a page about all pools, read. They need at most two calls of
-the API on every page.
+"""Maximum number of pools that the frame of a page reads, and that a page about all pools reads. More pools would need
+more than two calls of the API on every page.
 """
 
 

@@ -163,7 +163,7 @@ def parse_range(start_text: str | None, end_text: str | None, now: datetime) -> 
     start, start_kept = _moment("from", start_given, now)
     end, end_kept = _moment("to", end_given, now)
     if end - start < SHORTEST:
-        raise InvalidInput("from", start_given, f"it must be at least 1 s before to ({end_given})")
+        raise InvalidInput("from", start_given, f"it must be at least 1 s before `to` ({end_given})")
     if end - start > LONGEST:
         raise InvalidInput("from", start_given, "a range can span at most 90 days")
     return TimeRange(start=start, end=end, start_text=start_kept, end_text=end_kept, now=now)

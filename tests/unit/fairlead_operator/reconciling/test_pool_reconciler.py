@@ -325,7 +325,7 @@ async def test_the_event_of_each_drain_has_the_cost_of_that_instance() -> None:
     stage.apply(replicas=1)
     await stage.round()
     words = sorted(message.partition("(ScaledDown); ")[2] for _, reason, message in stage.events if reason == "Draining")
-    assert words == [f"its cost in disturbed requests: {cost}" for cost in ("4.0", "5.0")]
+    assert words == [f"the drain's cost in disturbed requests: {cost}" for cost in ("4.0", "5.0")]
 
 
 async def test_a_namesakes_pods_are_not_touched() -> None:

@@ -59,10 +59,10 @@ def test_what_was_sent_to_instances_is_accounted_for() -> None:
     found = RangeFigures(start=START, end=START, judged=851, refused=48, sent=985, completed_sends=870, failed_sends=30, cancelled_sends=80)
     assert shown(found).sends.startswith(
         "Sent to instances: 985. Ended there: 870 completed, 30 failed, 80 cancelled by clients. "
-        "5 more were sent than ended: some still ran at the end. A request counts"
+        "5 more were sent than ended, because some still ran at the end. A request counts"
     ), "those that still ran may be more: some that ended were sent before"
     earlier = replace(found, completed_sends=880, cancelled_sends=80)
-    assert "80 cancelled by clients. 5 more ended than were sent: some were sent before. A request" in shown(earlier).sends
+    assert "80 cancelled by clients. 5 more ended than were sent, because some were sent before. A request" in shown(earlier).sends
     running = replace(found, completed_sends=0, failed_sends=0, cancelled_sends=0)
     assert "Ended there: none. 985 more were sent than ended" in shown(running).sends
     assert shown(RangeFigures(start=START, end=START)).sends == ""

@@ -124,7 +124,7 @@ async def test_what_was_known_last_is_kept_with_its_time_while_a_cluster_is_away
     changes: dict[str, Callable[[], object]] = {
         "it answers 503": partial(api.broken.add, "/v1/pools"),
         "it refuses the token (401)": partial((tmp_path / "berlin").write_text, "another"),
-        "has none that can be used": partial((tmp_path / "berlin").write_text, "two words"),
+        "contains no usable token": partial((tmp_path / "berlin").write_text, "two words"),
         UNSIGNED: (tmp_path / "berlin").unlink,
     }
     for trouble, change in changes.items():

@@ -30,8 +30,8 @@ TRACES = "http://jaeger:16686/search?tag=fairlead.decision.id:{decision}&q={requ
         ("https://me:secret@example.com/{pool}", "https://grafana.example.com"),
         ("https://example.com:99999/{pool}", "https://grafana.example.com"),
         ("https://example.com/?a={pol}", "{pol}"),
-        ("https://example.com/?a={pool", "each brace"),
-        ("https://example.com/?a={{pool}}", "each brace"),
+        ("https://example.com/?a={pool", "one pair of braces"),
+        ("https://example.com/?a={{pool}}", "one pair of braces"),
         ("https://example.com/a b", "https://grafana.example.com"),
     ],
 )
