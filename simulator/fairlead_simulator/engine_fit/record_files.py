@@ -16,8 +16,8 @@ NEEDED = ("at", "engine", "prompt_tokens", "output_tokens", "ttft")
 _WHOLE_SHARE_TOKENS = 16
 """Block size in tokens to which a cached share is rounded up, because engines cache whole blocks."""
 _MIDDLE_OF_TWO_DIGITS = 0.0025
-"""Added to a cached share that is given with two digits, because the share may have been rounded or truncated: 0.79 may
-be any value from 0.785 to 0.8, whose middle is 0.7925.
+"""Number added to a cached share that is given with two digits. Such a share may have been rounded or truncated: 0.79
+may stand for any value from 0.785 to 0.8, and the middle of this range is 0.7925.
 """
 _NEEDS = f"a record needs {', '.join(NEEDED)}, cached_tokens or cached_share, and tpot or total"
 _IN_CSV = "name it in the first line; "
@@ -34,7 +34,7 @@ class _Cells(Cells):
 
 
 def read_records(path: Path) -> list[ServedRecord]:
-    """Return the records in a file, in order of time; from standard input for `-`.
+    """Return the records in a file, in order of time. The path `-` stands for standard input.
 
     Raises TraceInvalid, naming line and field.
     """
