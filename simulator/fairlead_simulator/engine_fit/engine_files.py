@@ -20,7 +20,9 @@ _MOST_TOKENS = 2**40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFile:
-    """A fitted engine model. Its costs are fitted; the size of its KV memory in tokens is not, and is given separately."""
+    """A fitted engine model. Its costs are fitted; the size of its KV memory in tokens is not, and is given
+    separately.
+    """
 
     name: str
     kv_tokens: int

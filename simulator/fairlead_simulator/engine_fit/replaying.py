@@ -56,7 +56,9 @@ class RecordedMemory:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The TTFT and the TPOT of each record according to the model, in seconds. The TPOT is 0 if the record has no TPOT."""
+    """The TTFT and the TPOT of each record according to the model, in seconds. The TPOT is 0 if the record has no
+    TPOT.
+    """
 
     ttft: Seconds
     tpot: Seconds

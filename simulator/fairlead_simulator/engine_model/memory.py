@@ -30,7 +30,9 @@ class EngineMemory(Protocol[MemoryRequestT]):
         """
 
     def loaded_tokens(self, request: MemoryRequestT, hit_tokens: int) -> int:
-        """Return the number of the `hit_tokens` that must be loaded from host memory. Must be called before `take_in`."""
+        """Return the number of the `hit_tokens` that must be loaded from host memory. Must be called before
+        `take_in`.
+        """
 
     def take_in(self, request: MemoryRequestT, hit_tokens: int, reserve: int) -> bool:
         """Give the request blocks for its context if the blocks fit, with `reserve` blocks left free. Return whether

@@ -24,7 +24,9 @@ class TextRequest(EngineRequest):
     """Number of blocks from the root of the prefix tree to `node`."""
 
     def context_text(self) -> bytes:
-        """Return the prompt followed by the answer so far. This is the text that must be prefilled after a preemption."""
+        """Return the prompt followed by the answer so far. This is the text that must be prefilled after a
+        preemption.
+        """
         if self.answer is None or self.generated == 0:
             return self.prompt
         return self.prompt + self.answer(self.generated)

@@ -77,7 +77,9 @@ class RankedDramTier:
         return next((place for place, block in enumerate(blocks[:limit]) if block not in cache), max(0, min(limit, len(blocks))))
 
     def insert(self, blocks: Sequence[int]) -> None:
-        """Record a use of each block of a computed prompt, one after the other; blocks that were not cached are added."""
+        """Record a use of each block of a computed prompt, one after the other; blocks that were not cached are
+        added.
+        """
         for place, block in enumerate(blocks):
             self._cache.touch(block, place)
 

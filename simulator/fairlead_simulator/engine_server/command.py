@@ -36,12 +36,12 @@ from fairlead_simulator.engine_server.statistics import EngineStatistics
 from fairlead_simulator.engine_server.tokens import ByteTokenizer
 
 _WIDEST_TOKEN_OF_EVENTS = 4
-"""Maximum bytes per token if KV events are published, because the token ids in engines' events fit 32 bits."""
+"""Maximum bytes per token if KV events are published. The token ids in KV events must fit 32 bits."""
 _POSITIVE = NumberOption(positive=True)
 _COUNT = click.IntRange(min=1)
 _DEFAULTS = preset("simulated")
-"""Defaults of the flags. The simulator assumes the same values for pools of such engines, except where the pool's spec
-has others.
+"""The preset with the flags' defaults. `fairlead simulate` assumes the same values for pools of simulated engines,
+except for values that the pool's spec sets.
 """
 
 
@@ -292,5 +292,5 @@ def engine(
 
 
 def main() -> NoReturn:
-    """Run the command in `sys.argv` with the error handling that every program of Fairlead has."""
+    """Run the command in `sys.argv` with the error handling that all of Fairlead's programs share."""
     run_program(engine, "fairlead-engine")
