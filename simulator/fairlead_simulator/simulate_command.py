@@ -1,5 +1,5 @@
-"""The command `fairlead simulate`: runs a trace through the routers' own policies on model engines, and outputs figures
-as a table, JSON and plots.
+"""The command `fairlead simulate`. It runs a trace through the router's own policies on model engines, and outputs
+figures as a table, JSON and plots.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ _RATE = NumberOption(most=HIGHEST_RATE, positive=True)
 _INSTANCES = WholeOption(1, LARGEST_POOL)
 _SECONDS = NumberOption(most=1e6, positive=True)
 _WIDTH = 150
-"""Width of the tables, in characters, if the output is not a terminal."""
+"""Width of the tables in characters if the output is not a terminal."""
 _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 
 
@@ -272,7 +272,7 @@ def _simulate(options: dict[str, Any]) -> None:
 
 
 def _check_routers(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Refuse options and timeline events that need several routers if there is only one."""
+    """Refuse options and timeline events that need several routers if the pool has only one."""
     if spec.routers == 1 and spec.clients != "in-turn":
         raise click.UsageError("--clients spreads requests over routers; say how many with --routers")
     if spec.routers == 1 and spec.asking_seconds is not None:
