@@ -28,7 +28,7 @@ from fairlead_simulator.workloads.kinds import KINDS
 _RATE = NumberOption(most=1e6, positive=True)
 _COUNT = WholeOption(1, 1_000_000_000)
 TYPICAL_TOKENS = 2_000
-"""Length in tokens of the prompt for which the prefill speed of a simulated engine is computed; routers know this speed
+"""Length in tokens of the prompt for which an engine's prefill speed is computed. Simulated routers know this speed
 from the beginning.
 """
 

@@ -1,4 +1,6 @@
-"""The command `fairlead replay`: checks flags, reads rows, runs one replay, and shows and writes its figures."""
+"""The command `fairlead replay`: checks the flags, reads the rows, runs one replay, and shows and writes its
+figures.
+"""
 
 import asyncio
 import re
@@ -216,8 +218,8 @@ def _rows_from(
 
 
 def generated_rows(requests: int | None, seed: int, rate: float, median_input: int | None, longest_input: int | None) -> list[TraceRow]:
-    """Return the rows of the conversations that `--generate` makes. `requests` None = the default number; a length None
-    = the length in the default shape.
+    """Return the rows of the conversations that `--generate` makes. If `requests` is None, their number is the default
+    number; if a length is None, it is taken from the default shape.
     """
     usual = ConversationShape()
     shape = replace(
@@ -242,7 +244,7 @@ _LINE_SECONDS = 5.0
 
 
 def state_line(tally: Tally, in_flight: int, total: int | None) -> str:
-    """Return one line about the present state of the replay."""
+    """Return a line with the present numbers of requests and the median TTFT."""
     sent = f"{tally.sent}/{total}" if total is not None else str(tally.sent)
     counts = "  ".join(f"{verdict.value} {tally.verdicts[verdict]}" for verdict in ReplayVerdict)
     ttft = f"  TTFT p50 {percentile(sorted(tally.ttft), 50) * tally.time_scale:.3f} s" if tally.ttft else ""
@@ -250,7 +252,9 @@ def state_line(tally: Tally, in_flight: int, total: int | None) -> str:
 
 
 async def show_progress(replay: Replay, total: int | None, console: Console) -> None:
-    """Show the progress of the replay until cancelled. `total` None: the replay has no end."""
+    """Show the progress of the replay until the call is cancelled. `total` is the number of requests to send; None if
+    the replay has no end.
+    """
     if not console.is_terminal:
         while True:
             await asyncio.sleep(_LINE_SECONDS)

@@ -13,7 +13,7 @@ Victims = Literal["newest", "cheapest"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleTo:
     """A change, at `at` seconds, of the number of instances with the role `role` to `instances`. New instances serve
-    after `startup_seconds`; surplus instances drain and leave. Up to `asleep` of those that left sleep; they are the
+    after `startup_seconds`. Surplus instances drain and leave; up to `asleep` of them sleep. Sleeping instances are the
     first to serve again, after `wake_seconds`.
     """
 
@@ -24,7 +24,7 @@ class ScaleTo:
     asleep: int = 0
     wake_seconds: float = 0.0
     victims: Victims = "newest"
-    """Which instances are removed: the newest ones, or those that are cheapest to remove by the operator's rule, which
+    """Which instances are removed: the newest instances, or the cheapest to remove by the operator's rule, which
     considers sessions, caches and requests.
     """
 
