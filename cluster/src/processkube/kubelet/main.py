@@ -1,7 +1,8 @@
 """Runs the kubelet: `python -m processkube.kubelet.main --kubeconfig F --state-dir D [--node NAME]`.
 
-It prints `ready NODE` once the node is registered. SIGTERM and SIGINT take the node down: every pod's process is ended.
-A kubelet that is killed leaves its pods running, and the next one with the same state directory takes them over.
+It prints `ready NODE` once the node is registered. On SIGTERM or SIGINT it takes the node down and ends the processes
+of all pods. If the kubelet is killed, its pods continue to run, and the next kubelet with the same state directory
+takes them over.
 """
 
 import asyncio
