@@ -20,7 +20,7 @@ from processkube.starting import log_options, one_line_errors
 
 
 class StateInUse(ProcesskubeError):
-    """Another server uses this state directory."""
+    """Raised when another server uses the same state directory."""
 
 
 async def serve(state_dir: Path, host: str, port: int, node_grace_seconds: float, service_accounts: tuple[str, ...]) -> None:
@@ -45,8 +45,8 @@ def _kept_port(file: Path) -> int:
 
 @contextmanager
 def _locked(state_dir: Path) -> Iterator[None]:
-    """Hold the lock of the store while the block runs, because only one server may write it. It is also released when
-    the process ends.
+    """Hold the lock of the store within the block, because only one server may write the store. The lock is also
+    released when the process ends.
     """
     state_dir.mkdir(parents=True, exist_ok=True)
     with (state_dir / "lock").open("w") as file:
