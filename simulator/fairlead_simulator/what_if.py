@@ -118,8 +118,8 @@ def with_steps_of(
     load = usual_load(workload.rows, ideal, engine, workload.native_rate * weight / instances)
     found = with_measured_steps(engine, step, load, prefills=not target.prefill_instances)
     if found is None:
-        return engine, f" {measured}, too far from the model for it to be stretched to that; its own decode steps are simulated."
-    return found, f" {measured}, and the model's decode steps are stretched to that."
+        return engine, f" {measured}, which is too far from the model; the model's own decode steps are simulated."
+    return found, f" {measured}, and the model's decode steps are scaled to this time."
 
 
 def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec) -> EnginePreset:

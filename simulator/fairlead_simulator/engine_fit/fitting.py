@@ -228,7 +228,9 @@ def _judged(records: Sequence[ServedRecord], begin: int, fitted: int, costs: Eng
     judging = ~wrong & ~at_edge & (np.arange(len(records)) >= begin)
     timed = judging & (tpot > 0)
     if timed.sum() < _LEAST_JUDGED:
-        raise RecordsUnusable(f"{source}: only {int(timed.sum())} records are left to judge a fit by; record a longer time")
+        raise RecordsUnusable(
+            f"{source}: only {int(timed.sum())} records are left to measure the fit's error; record requests for a longer time"
+        )
     return EngineFit(
         source=source,
         fitted_at=fitted_at,

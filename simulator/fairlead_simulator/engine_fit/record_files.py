@@ -48,7 +48,7 @@ def read_records(path: Path) -> list[ServedRecord]:
             record = _record(row)
             if record.at < before:
                 problem = f"{record.at:.12g} is before the line above ({before:.12g})"
-                raise row.refusal("at", f"{problem}; sort the records by time, and leave out those before a clock was set")
+                raise row.refusal("at", f"{problem}; sort the records by time; if a clock was set, leave out the records before that")
             before = record.at
             records.append(record)
         if not records:
@@ -107,7 +107,7 @@ def _cached(row: Record, prompt: int) -> int:
     if row.given("cached_tokens") is not None:
         cached = row.tokens("cached_tokens", 0)
         if cached > prompt:
-            raise row.refusal("cached_tokens", f"{cached} is more than prompt_tokens, {prompt}; write those of the prompt")
+            raise row.refusal("cached_tokens", f"{cached} is more than prompt_tokens, {prompt}; write only the cached tokens of the prompt")
         return cached
     if row.given("cached_share") is None:
         raise row.refusal("cached_tokens", "is missing, and so is cached_share; write one of them, 0 for nothing cached")
@@ -133,5 +133,5 @@ def _tpot(row: Record, ttft: float, output: int) -> float | None:
     else:
         raise row.refusal("tpot", "is missing, and so is total; write one of them, in seconds")
     if tpot == 0:
-        raise row.refusal("tpot", "is 0; write the mean seconds between tokens, or leave out what was not streamed")
+        raise row.refusal("tpot", "is 0; write the mean seconds between tokens, or leave out answers that were not streamed")
     return tpot

@@ -46,7 +46,9 @@ class ServedRecord:
 def check_records(records: Sequence[ServedRecord], source: str) -> None:
     """Check that a fit to these records is possible. Raises RecordsUnusable if it is not."""
     if len(records) < LEAST_RECORDS:
-        raise RecordsUnusable(f"{source}: holds {len(records):,} records; a fit needs {LEAST_RECORDS} or more, of one busy time")
+        raise RecordsUnusable(
+            f"{source}: holds {len(records):,} records; a fit needs {LEAST_RECORDS} or more, from a time with much traffic"
+        )
     for name, values in (
         ("ttft", {record.ttft for record in records}),
         ("tpot", {record.tpot for record in records if record.tpot is not None}),

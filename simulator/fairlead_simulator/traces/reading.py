@@ -9,7 +9,7 @@ from fairlead_simulator.traces.fields import Record, shown
 
 MOST_NAMED = 12
 """Maximum number of field names in a note."""
-NOTHING_OF_CONTENT = "the file does not say what prompts hold: each is new, and nothing can be reused"
+NOTHING_OF_CONTENT = "the file does not contain the prompts' content, so no prompt shares text with another"
 
 
 class Notes:
@@ -60,6 +60,6 @@ class Reading:
         TraceInvalid if the user gave no rate.
         """
         if not self.has_rate:
-            raise record.refusal("timestamp", "is missing; give --rate to place such rows evenly")
-        self.notes.say("rows without a time come evenly at --rate, in the order of the file")
+            raise record.refusal("timestamp", "is missing; give --rate to send such rows at equal distances")
+        self.notes.say("rows without a time are sent at equal distances at --rate, in the order of the file")
         return 0.0

@@ -62,8 +62,10 @@ class PrefixRule:
             known = self._before.setdefault(block, before)
             if known != before:
                 here, there = ("first" if one is None else f"after {one}" for one in (before, known))
-                problem = f"{block} comes {here}, and elsewhere {there}; equal ids must mean equal text from the beginning on"
-                remedy = "ids that name a block's own text are converted by fairlead traces convert --from aiperf"
+                problem = (
+                    f"id {block} comes {here} here, and {there} elsewhere; equal ids must mean equal text from the prompt's beginning on"
+                )
+                remedy = "if an id stands only for its block's own text, convert the file: fairlead traces convert --from aiperf"
                 raise TraceInvalid(file, number, "hash_ids", f"{problem} ({remedy})")
             before = block
 

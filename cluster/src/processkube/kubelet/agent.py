@@ -349,7 +349,7 @@ class NodeAgent:
         self._tasks.pop(pod.uid, None)
         if task.exception() is not None:
             log.error(
-                "worker of a pod failed and is started again at the next list",
+                "the worker of a pod failed; it is started again when pods are listed again",
                 exc_info=task.exception(),
                 extra={"pod": f"{pod.namespace}/{pod.name}"},
             )

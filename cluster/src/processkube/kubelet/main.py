@@ -78,11 +78,13 @@ async def serve(kubeconfig: Path, state_dir: Path, node: str, images: Catalogue,
 
 
 @click.command()
-@click.option("--kubeconfig", type=click.Path(path_type=Path), required=True, help="The cluster, and who the kubelet is in it.")
-@click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Where logs and the node's memory are kept.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), required=True, help="Kubeconfig with the cluster and the kubelet's account.")
+@click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Folder for the pods' logs and the node's state.")
 @click.option("--node", default=DEFAULT_NODE, show_default=True, help="The node's name.")
-@click.option("--images", metavar="MODULE:NAME", help="The catalogue of the images it has; default: `python` alone.")
-@click.option("--inherit", metavar="VARIABLE", multiple=True, help="A variable of its environment that containers get too. Repeatable.")
+@click.option("--images", metavar="MODULE:NAME", help="Catalogue of the images that pods can have; default: only `python`.")
+@click.option(
+    "--inherit", metavar="VARIABLE", multiple=True, help="Environment variable of the kubelet that containers get, too. Repeatable."
+)
 @log_options
 def main(
     kubeconfig: Path, state_dir: Path, node: str, images: str | None, inherit: tuple[str, ...], log_level: str, log_format: str

@@ -297,7 +297,7 @@ class PodWorker:
             if problem.status == 404 or (problem.status == 409 and problem.reason == "Conflict"):
                 self.abandon()
                 return self._clock()
-            log.warning("status of a pod was not taken", extra={"pod": self._name, "error": str(problem)})
+            log.warning("a pod's status could not be reported, and is reported again", extra={"pod": self._name, "error": str(problem)})
             self._status_retry_at = self._clock() + RETRY_SECONDS
             return self._status_retry_at
         self._reported = status
@@ -312,7 +312,7 @@ class PodWorker:
             try:
                 await self._cluster.finish_deletion(self.pod)
             except ClusterProblem as problem:
-                log.warning("deletion of a pod was not finished", extra={"pod": self._name, "error": str(problem)})
+                log.warning("a pod's deletion could not be finished, and is tried again", extra={"pod": self._name, "error": str(problem)})
                 await asyncio.sleep(RETRY_SECONDS)
                 self._wake.set()
                 return False

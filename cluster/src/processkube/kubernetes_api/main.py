@@ -67,13 +67,13 @@ def _places(_context: click.Context, _parameter: click.Parameter, places: tuple[
 @click.command()
 @click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Folder for objects, certificates and kubeconfigs.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=int, default=0, help="Port to listen on; 0, the default, takes the port of last time, or a free one.")
+@click.option("--port", type=int, default=0, help="Port to listen on. 0, the default: the port used last time, or a free one.")
 @click.option(
     "--node-grace-seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=GRACE_SECONDS,
     show_default=True,
-    help="Silence after which a node is lost.",
+    help="Seconds of silence after which a node is lost.",
 )
 @click.option(
     "--service-account",
@@ -81,7 +81,7 @@ def _places(_context: click.Context, _parameter: click.Parameter, places: tuple[
     metavar="NAMESPACE/NAME",
     multiple=True,
     callback=_places,
-    help="A service account that is allowed everything, with a kubeconfig of its own. Repeatable.",
+    help="Service account that may do everything, and gets its own kubeconfig. Repeatable.",
 )
 @log_options
 def main(

@@ -53,7 +53,7 @@ class ServiceFollower:
                         found[item["metadata"]["uid"]] = item
                     self._changed.set()
             except ClusterProblem as problem:
-                log.warning("cannot be followed", extra={"kind": kind, "error": str(problem)})
+                log.warning("objects of a kind cannot be followed", extra={"kind": kind, "error": str(problem)})
                 await asyncio.sleep(RELIST_SECONDS)
 
     async def serve(self) -> None:
@@ -100,6 +100,6 @@ class ServiceFollower:
         try:
             await self._client.request("PATCH", path, {"status": wanted}, content_type=MERGE_PATCH)
         except ClusterProblem as problem:
-            log.warning("the status of a Service was not taken", extra={"service": metadata["name"], "error": str(problem)})
+            log.warning("a Service's status could not be written", extra={"service": metadata["name"], "error": str(problem)})
             return problem.status == 404
         return True

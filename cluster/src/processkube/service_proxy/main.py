@@ -38,8 +38,8 @@ async def serve(kubeconfig: Path, state_dir: Path) -> None:
 
 
 @click.command()
-@click.option("--kubeconfig", type=click.Path(path_type=Path), required=True, help="The cluster, and who the proxy is in it.")
-@click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Where the kubelet keeps its files.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), required=True, help="Kubeconfig with the cluster and the proxy's account.")
+@click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="The kubelet's state directory.")
 @log_options
 def main(kubeconfig: Path, state_dir: Path, log_level: str, log_format: str) -> None:
     """Let the pods of this machine reach the cluster's Services."""

@@ -33,7 +33,7 @@ class _Door:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     inner_reader, inner_writer = await asyncio.open_connection(host, port)
             except (OSError, TimeoutError) as problem:
-                log.info("a pod takes no connection", extra={"target": f"{host}:{port}", "error": str(problem)})
+                log.info("a pod accepts no connection", extra={"target": f"{host}:{port}", "error": str(problem)})
                 return
             try:
                 await asyncio.gather(_copy(reader, inner_writer), _copy(inner_reader, writer))

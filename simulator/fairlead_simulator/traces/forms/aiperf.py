@@ -93,7 +93,7 @@ class _Inputs:
             length = record.tokens("input_length", 1)
             if not given_ids:
                 self._notes.say(
-                    "rows without hash_ids say nothing of a prompt's content: each is taken as new, except for its own session's text"
+                    "rows without hash_ids do not describe a prompt's content: it shares text only with earlier prompts of its session"
                 )
                 return length, self._names.fresh(length)
             return length, self._names.of_ids(checked_ids(record, length, self._block_tokens), length, self._block_tokens)
@@ -116,7 +116,7 @@ class _Inputs:
         added = record.tokens("input_length", 1) if mode == "input_length" else self._tokens_of(self._text(record, mode))
         length = before.input_length + before.output_length + added
         if length > LONGEST_TOKENS:
-            raise record.refusal(mode, f"makes a session of {length:,} tokens, and {LONGEST_TOKENS:,} are the most")
+            raise record.refusal(mode, f"makes a prompt of {length:,} tokens with its session's history; {LONGEST_TOKENS:,} is the maximum")
         return length, self._names.fresh(length, before.hash_ids[: before.input_length // BLOCK_TOKENS])
 
     def _text(self, record: Other, mode: str) -> bytes:
@@ -130,7 +130,7 @@ class _Inputs:
         return orjson.dumps(value)
 
     def _tokens_of(self, text: bytes) -> int:
-        self._notes.say(f"prompts given as text were counted as a token for {BYTES_PER_TOKEN:g} bytes")
+        self._notes.say(f"prompts given as text were counted as one token per {BYTES_PER_TOKEN:g} bytes")
         return max(1, round(len(text) / BYTES_PER_TOKEN))
 
     def _time(self, record: Other, before: _Turn | None) -> float:

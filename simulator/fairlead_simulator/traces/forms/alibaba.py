@@ -42,7 +42,7 @@ def checked_ids(record: Other, length: int, block_tokens: int) -> tuple[int, ...
     ids = record.ids()
     needed = -(-length // block_tokens)
     if len(ids) not in (needed, length // block_tokens):
-        problem = f"holds {len(ids)} ids; input_length {length} needs {needed} (one per {block_tokens} tokens); say --block-size"
+        problem = f"holds {len(ids)} ids; input_length {length} needs {needed} (one per {block_tokens} tokens); give --block-size"
         raise record.refusal("hash_ids", problem)
     return ids
 

@@ -61,7 +61,7 @@ def _cells(source: TraceFile, form: str, notes: Notes) -> Iterator[Cells]:
         raise TraceInvalid(source.name, first[0], "", f"names {len(names):,} columns, and {MOST_COLUMNS:,} at most can be read")
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
-        raise TraceInvalid(source.name, first[0], twice, "is the name of two columns; give one of them another")
+        raise TraceInvalid(source.name, first[0], twice, "is the name of two columns; rename one of them")
     notes.drop(name for name in names if name and name not in _KNOWN[form])
     csv.field_size_limit(MOST_LINE_BYTES)
     numbers: list[int] = []
@@ -116,7 +116,7 @@ class _Reader:
             return None
         length = cells.tokens(self._input, 1)
         if self._form == "azure" and self._given is None:
-            self._notes.say(f"times begin at 0, which was {cells.given(self._when)}")
+            self._notes.say(f"times are counted from the first row, at {cells.given(self._when)}")
         row = TraceRow(
             timestamp_ms=at,
             input_length=length,
@@ -137,7 +137,7 @@ class _Reader:
             return self._names.fresh(length)
         ids, needed = cells.ids(), -(-length // self._block_tokens)
         if len(ids) != needed:
-            problem = f"holds {len(ids)} ids; input_length needs {needed} (one per {self._block_tokens} tokens); say --block-size"
+            problem = f"holds {len(ids)} ids; input_length needs {needed} (one per {self._block_tokens} tokens); give --block-size"
             raise cells.refusal("hash_ids", problem)
         return ids if self._block_tokens == BLOCK_TOKENS else self._names.of_ids(ids, length, self._block_tokens)
 

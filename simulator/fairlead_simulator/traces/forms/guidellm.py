@@ -48,7 +48,7 @@ def read_guidellm(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Tr
     counted = [(len(one.text), one.tokens) for one in found if one.text is not None and one.tokens is not None]
     bytes_per_token = sum(size for size, _ in counted) / sum(tokens for _, tokens in counted) if counted else BYTES_PER_TOKEN
     if any(one.tokens is None for one in found):
-        reading.notes.say(f"prompts without a token count have a token for {bytes_per_token:.3g} bytes")
+        reading.notes.say(f"prompts without a token count were counted as one token per {bytes_per_token:.3g} bytes")
     if any(one.text is None for one in found):
         reading.notes.say(NOTHING_OF_CONTENT)
     names = BlockNames()
