@@ -1,7 +1,8 @@
 """Errors that are raised on purpose. Each is one line on which a person at a terminal can act.
 
-ProcesskubeError ├── InvalidInput        an option cannot be used; names option, value and remedy └── ClusterProblem
-the Kubernetes API refused a request or could not be reached
+- ProcesskubeError: the base of the others
+- InvalidInput: an option cannot be used; names option, value and remedy
+- ClusterProblem: the Kubernetes API refused a request or could not be reached
 """
 
 

@@ -70,8 +70,8 @@ class Occupancy(Generic[RequestT]):
         return [*self.waiting, *self.arriving, *self.leaving, *self.prefilling, *self.batch.requests]
 
     def wait(self, request: RequestT) -> None:
-        """Add the request to the waiting list, behind all requests whose number `EngineRequest.priority` is equal or
-        lower.
+        """Add the request to the waiting list, behind all requests whose priority number (`EngineRequest.priority`) is
+        equal to or lower than its own.
         """
         waiting = self.waiting
         if not waiting or waiting[-1].priority <= request.priority:

@@ -115,8 +115,8 @@ class KvBlockPool:
         self.private_blocks += blocks
 
     def free(self, blocks: int) -> None:
-        """Return a request's private blocks to the pool as free blocks. Raises ValueError if fewer blocks are
-        private.
+        """Return a request's private blocks to the pool as free blocks. Raises ValueError if fewer than `blocks` blocks
+        are private.
         """
         if blocks > self.private_blocks:
             raise ValueError(f"{blocks} blocks given back, only {self.private_blocks} are private")

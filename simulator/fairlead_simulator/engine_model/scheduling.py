@@ -132,8 +132,8 @@ class StepScheduler(Generic[RequestT]):
         return chunks, seconds, budget
 
     def _extend(self, step: EngineStep[RequestT], available: int) -> None:
-        """Turn a step whose whole budget goes to one prompt into a run with the following steps that are also filled by
-        this prompt. The run ends when a request of the decode batch ends or when blocks are missing.
+        """Turn a step into a run of several steps, if one prompt takes the whole budget of the step and of the
+        following steps. The run ends when a request of the decode batch ends or when blocks are missing.
         """
         request, tokens = step.chunks[0]
         settings, batch = self._settings, self._occupancy.batch

@@ -22,7 +22,7 @@ MEMORY_SECONDS = 300.0
 
 
 class RollingSums:
-    """Sums by name of the amounts that were added in the last `seconds`."""
+    """Sums, each with a name, of the amounts that were added in the last `seconds` seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -32,11 +32,13 @@ class Termination:
 class ContainerState:
     """The state of one container. Times other than `started_at` are in seconds of the monotonic clock.
 
-    `process`: the running process; None if the container does not run. `start_at`: the time from which a container that
-    does not run may be started. `ended`: whether the container has ended and is not started again. `stop_at`: the time
-    at which the kubelet began to stop the container; None if it did not. `hook_runs`: whether the preStop hook still
-    runs, which delays the signal. `killed`: whether SIGKILL was sent. `waiting_reason`, `waiting_message`: why the
-    container does not run.
+    - `process`: the running process; None if the container does not run.
+    - `start_at`: the time from which a container that does not run may be started.
+    - `ended`: whether the container has ended and is not started again.
+    - `stop_at`: the time at which the kubelet began to stop the container; None if it did not.
+    - `hook_runs`: whether the preStop hook still runs, which delays the signal.
+    - `killed`: whether SIGKILL was sent.
+    - `waiting_reason`, `waiting_message`: why the container does not run.
     """
 
     name: str

@@ -24,12 +24,14 @@ _OWN_ADDRESSES = frozenset({_EVERY_ADDRESS, "127.0.0.1", "localhost"})
 class Image:
     """One image of the catalogue.
 
-    `command`: the image's default command. `programs`: program's name → the command line that runs it here. `{python}`
-    stands for the Python that runs the kubelet, and `{folder}` for that Python's folder. Any other name in braces is a
-    key of `places`, whose function is called when a container starts. `listens`: arguments that are added to a command
-    that lacks them; `{address}` stands for the pod's address. `variables`: the environment that the image gives its
-    containers. `user`: name and id of the user that runs it, unless the manifest names another user. `stop_signal`: the
-    signal that asks a container to end.
+    - `command`: the image's default command.
+    - `programs`: program's name → the command line that runs it here. `{python}` stands for the Python that runs the
+      kubelet, and `{folder}` for that Python's folder. Any other name in braces is a key of `places`, whose function is
+      called when a container starts.
+    - `listens`: arguments that are added to a command that lacks them; `{address}` stands for the pod's address.
+    - `variables`: the environment that the image gives its containers.
+    - `user`: name and id of the user that runs the image, unless the manifest names another user.
+    - `stop_signal`: the signal that asks a container to end.
     """
 
     command: tuple[str, ...]

@@ -46,8 +46,9 @@ class PreparedCommand:
 class Installation:
     """The node's facts and settings that containers depend on.
 
-    `images`: the node's catalogue of images. `server`, `authority`: the address and the certificate of the Kubernetes
-    API, for pods. `can_enclose`: whether this machine allows a process to make its own namespaces.
+    - `images`: the node's catalogue of images.
+    - `server`, `authority`: the address and the certificate of the Kubernetes API, for pods.
+    - `can_enclose`: whether this machine allows a process to make its own namespaces.
     """
 
     node: str

@@ -11,7 +11,8 @@ from processkube.kubelet.probe_specs import ProbeSpec
 class ProbeState:
     """The results of one probe since its container was last started.
 
-    `passed`: the verdict; None until there is one. `asking`: whether the probe runs now, so that its result is awaited.
+    - `passed`: the verdict; None until there is one.
+    - `asking`: whether the probe runs now, so that its result is awaited.
     """
 
     next_at: float

@@ -29,9 +29,9 @@ _REMEDY = "(try simplifying the rule, or adding maxItems, maxProperties, and max
 class _Node:
     """A schema on the way from the root to a rule.
 
-    `times`: the maximum number of times that its data can occur; None = without limit. `uncorrelated`: the path of the
-    outermost list around it whose items have no keys, so that an item cannot be matched with its old value; None if
-    there is no such list.
+    - `times`: the maximum number of times that its data can occur; None = without limit.
+    - `uncorrelated`: the path of the outermost list around it whose items have no keys, so that an item cannot be
+      matched with its old value; None if there is no such list.
     """
 
     schema: Object

@@ -1,4 +1,4 @@
-"""The checks that apiextensions makes of a definition's schema in addition to its structure.
+"""Checks of a definition's schema that apiextensions makes in addition to the check of its structure.
 
 They concern forbidden keywords, lists that are sets or maps, and the form of rules, as in
 ValidateCustomResourceDefinitionOpenAPISchema of k8s.io/apiextensions-apiserver. `definitions.rules` checks whether

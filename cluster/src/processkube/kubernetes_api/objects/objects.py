@@ -67,8 +67,8 @@ def decode(body: bytes | str) -> Any:
 
 
 def with_64_bit_integers(value: Any) -> Any:
-    """Return the value with a float in place of every integer beyond 64 bits, because Kubernetes decodes such integers
-    so.
+    """Return the value with a float in place of every integer beyond 64 bits. Kubernetes, too, decodes such integers as
+    floats.
 
     Raises ValueError for an integer that is too large for a float.
     """

@@ -22,7 +22,7 @@ def is_controlled_by(item: Object, owner: Object) -> bool:
 
 
 def reference_to(owner: Object) -> Object:
-    """Return an owner reference to `owner` as the controller, for an object that it controls."""
+    """Return the owner reference that names `owner` as an object's controller."""
     metadata = owner["metadata"]
     return {
         "apiVersion": owner["apiVersion"],

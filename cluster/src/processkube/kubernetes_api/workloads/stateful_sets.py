@@ -1,7 +1,7 @@
 """StatefulSets: pods with numbers. They are created from the lowest number up, deleted from the highest number down,
 and updated under their numbers.
 
-It follows pkg/controller/statefulset of Kubernetes.
+This module follows pkg/controller/statefulset of Kubernetes.
 """
 
 from __future__ import annotations

@@ -42,7 +42,9 @@ class Manager:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """The values that identify a manager. Unless it applies, they include the version of the kind."""
+        """The values that identify a manager: its name, operation and subresource and, for the operation Update, also
+        the version of the kind.
+        """
         return (self.name, self.operation, self.subresource, "" if self.operation == APPLY else self.api_version)
 
 
