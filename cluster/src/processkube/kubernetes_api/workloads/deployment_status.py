@@ -1,6 +1,6 @@
 """The status of a Deployment: counts over its ReplicaSets, and the conditions Available and Progressing.
 
-It follows pkg/controller/deployment/progress.go and sync.go of Kubernetes.
+This module follows pkg/controller/deployment/progress.go and sync.go of Kubernetes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Deployments: one ReplicaSet per template. The old ReplicaSets are scaled down and the new one up, until all pods have
 the newest template.
 
-It follows pkg/controller/deployment of Kubernetes. As in Kubernetes, a controller takes one step each time it looks at
-a Deployment, and the writes of this step make it look again.
+This module follows pkg/controller/deployment of Kubernetes. As in Kubernetes, a controller takes one step each time it
+looks at a Deployment, and the writes of this step make it look again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Jobs: run pods until enough have succeeded, too many have failed, or the time is over. Indexed Jobs are not
 supported.
 
-It follows pkg/controller/job of Kubernetes. A finished pod keeps a finalizer until the Job's status has counted it.
-Until then, the status lists the pod as uncounted, so that no pod is counted twice after a crash.
+This module follows pkg/controller/job of Kubernetes. A finished pod keeps a finalizer until the Job's status has
+counted it. Until then, the status lists the pod as uncounted, so that no pod is counted twice after a crash.
 """
 
 from __future__ import annotations

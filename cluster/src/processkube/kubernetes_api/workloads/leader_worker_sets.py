@@ -1,9 +1,9 @@
 """LeaderWorkerSets: groups of pods. Each group has a leader and workers, which start and end together.
 
-It follows pkg/controllers and pkg/webhooks of kubernetes-sigs/lws (API leaderworkerset.x-k8s.io/v1). A set makes a
-headless Service and a StatefulSet of leaders. Each leader gets a StatefulSet of its workers, which is deleted with the
-leader. Not implemented: separate revisions (the StatefulSet of leaders rolls a changed template out), surge, subgroups,
-exclusive topologies, a Service for each group, TPUs, gang schedulers.
+This module follows pkg/controllers and pkg/webhooks of kubernetes-sigs/lws (API leaderworkerset.x-k8s.io/v1). A set
+makes a headless Service and a StatefulSet of leaders. Each leader gets a StatefulSet of its workers, which is deleted
+with the leader. Not implemented: separate revisions (the StatefulSet of leaders rolls a changed template out), surge,
+subgroups, exclusive topologies, a Service for each group, TPUs, gang schedulers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ReplicaSets: keeps as many active pods as the spec wants, and counts the pods in the status.
 
-It follows pkg/controller/replicaset of Kubernetes.
+This module follows pkg/controller/replicaset of Kubernetes.
 """
 
 from __future__ import annotations

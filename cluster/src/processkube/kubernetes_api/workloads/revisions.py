@@ -1,7 +1,7 @@
 """The revisions of a StatefulSet's template. Each pod has a label with the name of its revision.
 
-It follows pkg/controller/history of Kubernetes. As in Kubernetes, a revision's name contains a hash. But another text
-is hashed, so the same template has a different name in Kubernetes.
+This module follows pkg/controller/history of Kubernetes. As in Kubernetes, a revision's name contains a hash. But
+another text is hashed, so the same template has a different name in Kubernetes.
 """
 
 from __future__ import annotations

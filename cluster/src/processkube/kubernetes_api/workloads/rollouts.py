@@ -1,6 +1,6 @@
 """Properties of a Deployment's rollout: its limits, its revisions, and the ReplicaSet with its template.
 
-It follows pkg/controller/deployment/util of Kubernetes.
+This module follows pkg/controller/deployment/util of Kubernetes.
 """
 
 from __future__ import annotations
