@@ -1,10 +1,13 @@
 """Simulated engines, workloads and trace replay.
 
-From the bottom up: traces (read, described, converted); workloads (traces made from a seed); the engine model; pools of
-model engines under the routers' own scheduler; experiments on such pools; one engine served over HTTP; and the replay
-of a trace against a real router. Models are pure: time and randomness are arguments. The package must not contain a
-copy of a routing policy, nor import any other component. Its danger: people size fleets by its figures, so a shortcut
-in a model becomes a wrong purchase. Where a model deviates from a real engine, its docstring says so.
+The layers, from the lowest to the highest: traces (read, described, converted); workloads (traces generated from a
+seed); the engine model; the simulation of a pool of such engines with the router's own scheduler; experiments, which
+compare simulated pools; the engine server, which serves one model engine over HTTP; and the replay of a trace against a
+real router. Models are pure: time and randomness are arguments. The package must not contain a copy of a routing
+policy, nor import any other component.
+
+The danger of this package: people buy hardware according to its figures, so an error in a model becomes a wrong
+purchase. Where a model deviates from a real engine, its docstring says so.
 """
 
 import os

@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 class SimulatorError(Exception):
-    """The base of every error that this package raises on purpose; `str(error)` is one line that can be shown to a
+    """The base of all errors that this package raises on purpose. `str(error)` is a line that can be shown to a
     user.
     """
 
@@ -31,7 +31,7 @@ class EngineOverloaded(SimulatorError):
 
 
 class ContextTooLong(SimulatorError):
-    """Raised when prompt and answer together exceed the engine's whole KV cache."""
+    """Raised when prompt and answer together are longer than the engine's whole KV cache."""
 
     def __init__(self, prompt_tokens: int, max_tokens: int, capacity_tokens: int) -> None:
         begin = f"This model's maximum context length is {capacity_tokens} tokens. However, "
@@ -43,10 +43,10 @@ class ContextTooLong(SimulatorError):
 
 
 class TraceInvalid(SimulatorError):
-    """Raised for a line of a trace that cannot be used, or for the whole file (then `line` is 0).
+    """Raised for a line of a trace that cannot be used, or for a whole file; `line` is 0 for a whole file.
 
-    Parts of `field` and `problem` may be quoted from the file and have any length and characters; the message shortens
-    them and is one line.
+    `field` and `problem` may quote text from the file, of any length and with any characters. The message shortens them
+    and is always one line.
     """
 
     def __init__(self, file: str, line: int, field: str, problem: str) -> None:
@@ -64,13 +64,13 @@ def _one_line(text: str, longest: int) -> str:
 
 
 class RecordsUnusable(SimulatorError):
-    """Raised for records that cannot be used; the message names the records, their fault, and the data to record
-    instead.
+    """Raised for records that cannot be used for a fit. The message names the records, the fault, and the records to
+    make instead.
     """
 
 
 class EngineFileInvalid(SimulatorError):
-    """Raised for a file of an engine model that cannot be used; the message names file and field."""
+    """Raised for an engine file that cannot be used; the message names file and field."""
 
 
 class TimelineInvalid(SimulatorError):
@@ -82,7 +82,9 @@ class ScalingInvalid(SimulatorError):
 
 
 class WorkloadImpossible(SimulatorError):
-    """Raised for a workload that cannot be run; the message names the request, the cause and the remedy."""
+    """Raised for a workload that cannot be run; the message names the request, the cause and, if there is one, the
+    remedy.
+    """
 
 
 class OutputUnwritable(SimulatorError):

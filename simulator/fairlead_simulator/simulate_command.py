@@ -1,5 +1,5 @@
-"""The command `fairlead simulate`: runs a trace through the routers' own policies on model engines, and outputs figures
-as a table, JSON and plots.
+"""The command `fairlead simulate`. It runs a trace through the router's own policies on model engines, and outputs
+figures as a table, JSON and plots.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ _RATE = NumberOption(most=HIGHEST_RATE, positive=True)
 _INSTANCES = WholeOption(1, LARGEST_POOL)
 _SECONDS = NumberOption(most=1e6, positive=True)
 _WIDTH = 150
-"""Width of the tables, in characters, if the output is not a terminal."""
+"""Width of the tables in characters if the output is not a terminal."""
 _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 
 
@@ -67,8 +67,8 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--instances", type=_INSTANCES, default=8, show_default=True, help="Instances that prefill and decode.")
 @click.option("--prefill-instances", type=_INSTANCES, help="Instances that only prefill; needs --decode-instances.")
 @click.option("--decode-instances", type=_INSTANCES, help="Instances that only decode; needs --prefill-instances.")
-@click.option("--speeds", help="Speeds of the instances as multiples of the preset's, in turn, such as 1,1,0.5; default: all alike.")
-@click.option("--weights", help="Weights of the instances on the hash ring, in turn, such as 1,1,0.5; default: all alike.")
+@click.option("--speeds", help="Speeds of the instances as multiples of the preset's, in turn, such as 1,1,0.5; default: all 1.")
+@click.option("--weights", help="Weights of the instances on the hash ring, in turn, such as 1,1,0.5; default: all 1.")
 @click.option("--rates", default=_DEFAULT_RATES, show_default=True, help="Requests per second, or multiples of the estimated saturation.")
 @click.option(
     "--policies",
@@ -87,7 +87,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--warmup-rate", type=_RATE, help="Requests per second during the warm-up; default: the rate of the measured requests.")
 @click.option("--seeds", type=WholeOption(1, 1000), default=1, show_default=True, help="Runs per combination, with seeds 0, 1, ...")
 @click.option("--slo-ttft", type=_SECONDS, help="Seconds; default: the preset's.")
-@click.option("--slo-tpot", type=_SECONDS, help="Target in seconds per output token; without it only the TTFT counts.")
+@click.option("--slo-tpot", type=_SECONDS, help="Target for the TPOT, in seconds per output token; default: only the TTFT counts.")
 @click.option(
     "--preset",
     "preset_name",
@@ -109,12 +109,12 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option(
     "--host-cache",
     type=WholeOption(1, 10**12),
-    help="Tokens of a cache in each engine's host memory, behind the one on its GPU; routers see it by --kv-events.",
+    help="Tokens of a cache in each engine's host memory, which extends its cache on the GPU; routers know it only with --kv-events.",
 )
 @click.option(
     "--host-load",
     type=NumberOption(most=1e9, positive=True),
-    help="Tokens per second that an engine loads from it; needed with --host-cache.",
+    help="Tokens per second that an engine loads from this host memory; needed with --host-cache.",
 )
 @click.option(
     "--max-input", type=WholeOption(0, 1_000_000_000), help="Drop rows this long or longer; default: the preset's limit; 0 keeps all."
@@ -131,9 +131,9 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     type=click.Choice(["inferred", "none"]),
     default="inferred",
     show_default=True,
-    help="How requests without a session are read: as inferred sessions, or each alone.",
+    help="Sessions of requests that name none: inferred ones, or no session.",
 )
-@click.option("--closed-loop", is_flag=True, help="A session's next turn starts `delay` ms after the one before has ended.")
+@click.option("--closed-loop", is_flag=True, help="A session's next turn starts `delay` ms after its previous turn has ended.")
 @click.option(
     "--prefills-in-flight", type=WholeOption(0, 100_000), default=1, show_default=True, help="Late binding window; 0 = no queues."
 )
@@ -155,12 +155,21 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     default=1.0,
     help="Share of requests that are streamed; routers see no first token of the other requests.",
 )
-@click.option("--token-noise", type=NumberOption(most=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
-@click.option("--delay", type=NumberOption(most=3600), default=0.0, help="Seconds that events and metrics reach the router late.")
+@click.option(
+    "--token-noise",
+    type=NumberOption(most=2),
+    default=0.0,
+    help="Error of the prompt lengths that routers estimate: sigma of a log-normal factor.",
+)
+@click.option("--delay", type=NumberOption(most=3600), default=0.0, help="Seconds by which events and metrics reach routers late.")
 @click.option("--kv-events", is_flag=True, help="Engines publish KV events, and routers use them.")
-@click.option("--kv-event-delay", type=NumberOption(most=3600), default=0.0, help="Seconds that KV events reach routers late.")
+@click.option("--kv-event-delay", type=NumberOption(most=3600), default=0.0, help="Seconds by which KV events reach routers late.")
 @click.option("--kv-event-loss", type=NumberOption(most=1), default=0.0, help="Share of batches of KV events that are lost, 0 to 1.")
-@click.option("--no-kv-event-replay", is_flag=True, help="Engines cannot replay lost batches: the index starts empty.")
+@click.option(
+    "--no-kv-event-replay",
+    is_flag=True,
+    help="Engines cannot replay lost batches; a router that misses one clears its index of the engine.",
+)
 @click.option(
     "--routers", type=WholeOption(1, 64), default=1, show_default=True, help="Routers of the pool; requests are spread over them."
 )
@@ -175,7 +184,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option(
     "--told-delay",
     type=NumberOption(most=60),
-    help="Every router decides on its own; seconds after which it learns the other routers' loads.",
+    help="Every router decides alone; seconds until a router's load reaches the other routers.",
 )
 @click.option(
     "--timeline", type=click.Path(path_type=Path), help="JSON file of scaling, failures and schedule changes; see docs/simulator.md."
@@ -266,13 +275,15 @@ def _simulate(options: dict[str, Any]) -> None:
         if results:
             if len(results) < len(cells):
                 err.print(
-                    f"simulate: {len(results)} of {len(cells)} runs finished; the figures are theirs", highlight=False, soft_wrap=True
+                    f"simulate: {len(results)} of {len(cells)} runs finished; the figures are only for these",
+                    highlight=False,
+                    soft_wrap=True,
                 )
             _tell(sorted(results, key=lambda result: cells.index(result.cell)), workload, options, console)
 
 
 def _check_routers(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Refuse options and timeline events that need several routers if there is only one."""
+    """Refuse options and timeline events that need several routers if the pool has only one."""
     if spec.routers == 1 and spec.clients != "in-turn":
         raise click.UsageError("--clients spreads requests over routers; say how many with --routers")
     if spec.routers == 1 and spec.asking_seconds is not None:
@@ -383,15 +394,15 @@ def _heading(
     if spec.weights:
         pool += f" (of weight {', '.join(f'{weight:g}' for weight in spec.weights)} on the ring, in turn)"
     believed = spec.prefill_tokens_per_second
-    told = "" if believed == true_speed else f"; routers believe {believed:,.0f} prompt tokens/s, the truth is {true_speed:,.0f}"
+    told = "" if believed == true_speed else f"; routers assume {believed:,.0f} prompt tokens/s, engines compute {true_speed:,.0f}"
     kept = f"{len(workload.rows):,} requests of {options['trace']}"
     if workload.dropped:
         kept += f" ({workload.dropped:,} dropped as too long)"
     found = workload.found_sessions
     return [
-        f"{kept}, native rate {workload.native_rate:.2f}/s, equal stamps {_SPREADS[options['spread']]}; "
+        f"{kept}, native rate {workload.native_rate:.2f}/s, equal timestamps {_SPREADS[options['spread']]}; "
         f"ideal hit rate {ideal:.1%} of tokens",
-        f"sessions: {'those that rows name' if found is None else found.words}",
+        f"sessions: {'as named in the trace' if found is None else found.words}",
         f"{pool} of {spec.preset.origin}, {spec.preset.mode}; TTFT SLO {spec.slo_ttft_seconds:g} s; "
         f"saturation about {saturation.requests_per_second:.2f}/s with an ideal cache "
         f"({saturation.uncached_tokens:,.0f} uncached tokens = {saturation.prefill_seconds:.3f} s prefill "

@@ -28,7 +28,7 @@ from fairlead_simulator.workloads.kinds import KINDS
 _RATE = NumberOption(most=1e6, positive=True)
 _COUNT = WholeOption(1, 1_000_000_000)
 TYPICAL_TOKENS = 2_000
-"""Length in tokens of the prompt for which the prefill speed of a simulated engine is computed; routers know this speed
+"""Length in tokens of the prompt for which an engine's prefill speed is computed. Simulated routers know this speed
 from the beginning.
 """
 
@@ -89,7 +89,13 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 @click.option("--to", "target_form", type=click.Choice([*FORMS][:2]), default="jsonl", show_default=True, help="The form to write.")
 @click.option("--block-size", type=WholeOption(1, 65_536), help="Tokens per block id of FILE; default: 512, or 16 for alibaba.")
 @click.option("--sort", is_flag=True, help="Sort rows by time, instead of refusing a file that is not sorted.")
-@click.option("--spread", type=click.Choice(["none", "even", "random"]), default="none", show_default=True, help="How equal stamps spread.")
+@click.option(
+    "--spread",
+    type=click.Choice(["none", "even", "random"]),
+    default="none",
+    show_default=True,
+    help="How rows with equal timestamps are spread.",
+)
 @click.option("--rate", type=_RATE, help="Stretch times to this many requests per second; needed if FILE has no times.")
 @click.option(
     "--speed",
@@ -100,7 +106,7 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 )
 @click.option("--max-input", type=_COUNT, help="Drop rows with prompts this long or longer.")
 @click.option("--requests", type=_COUNT, help="Keep only the first N of the remaining rows.")
-@click.option("--seed", type=WholeOption(-(2**63), 2**63 - 1), default=0, show_default=True, help="Of random spreading.")
+@click.option("--seed", type=WholeOption(-(2**63), 2**63 - 1), default=0, show_default=True, help="Seed of random spreading.")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; default: standard output.")
 def convert_command(
     file: Path,
@@ -141,7 +147,7 @@ def convert_command(
 @click.option(
     "--tokens", type=_COUNT, multiple=True, required=True, help="Tokens of a cache in each instance's host memory; may be repeated."
 )
-@click.option("--host-load", type=_RATE, required=True, help="Tokens per second that an engine loads from it.")
+@click.option("--host-load", type=_RATE, required=True, help="Tokens per second that an engine loads from this cache.")
 @click.option("--preset", "preset_name", default="vllm-h100-8b", show_default=True, help="Engine, with its prefix cache on the GPU.")
 @click.option("--instances", type=WholeOption(1, 512), default=8, show_default=True, help="Instances of the pool.")
 @click.option("--kv-tokens", type=_COUNT, help="Tokens of the KV cache on the GPU; default: the preset's.")
@@ -159,8 +165,10 @@ def host_cache_command(
     requests: int,
     as_json: bool,
 ) -> None:
-    """What a cache in engines' host memory would add to the hits of FILE's requests: by their reuse distances, and
-    by a simulation at their own rate. Only what both find is advised.
+    """Show how many hits a cache in the engines' host memory would add for FILE's requests.
+
+    The gain is predicted from reuse distances, and simulated at the requests' own rate. A cache is advised only if both
+    results agree.
     """
     engine = preset(preset_name)
     if engine.dram_tokens is not None:

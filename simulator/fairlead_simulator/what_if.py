@@ -1,8 +1,8 @@
 """`python -m fairlead_simulator.what_if`: simulates a job for the control API, which reads the lines that this process
 prints.
 
-The job and its runs are read from standard input (`fairlead_client.simulation_jobs`). When standard input closes, no
-reader waits for further figures, and the process ends at once.
+The process reads the job and the requested runs from standard input (`fairlead_client.simulation_jobs`). When standard
+input closes, nobody reads further figures, so the process ends at once.
 """
 
 import gc
@@ -51,17 +51,18 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 TELL_SECONDS = 0.25
 PROMPT_TOKENS = 2_000
-"""The prompt length in tokens for which an engine's speed is compared with the speed of a pool's instances."""
+"""The prompt length in tokens for which a model's prefill speed is compared with the speed of a pool's instances."""
 LONGEST_SECONDS = 30 * 86_400.0
 _FULL = 0.98
-"""Maximum share of an engine's KV memory that a single request may need."""
+"""Maximum share of an engine's KV memory that one request may need. Requests that need more are left out."""
 
 Tell = Callable[[JobLine], None]
 
 
 def run_job(job: SimulationJob, runs: Iterable[JobRun], tell: Tell) -> None:
-    """Simulate runs of the job in order, as they arrive. Each run uses the recorded requests; a run with a seed other
-    than 0 exchanges the start times of their sessions. Raises WorkloadImpossible, and InvalidInput for parameters.
+    """Simulate the requested runs of a job, one after the other, and pass the results to `tell`. Each run sends the
+    recorded requests; if its seed is not 0, the sessions exchange their start times. Raises WorkloadImpossible, and
+    InvalidInput for parameters of a policy.
     """
     engine, words = engine_of(job.target)
     workload, notes = workload_of(job.requests, engine)
@@ -79,10 +80,10 @@ def run_job(job: SimulationJob, runs: Iterable[JobRun], tell: Tell) -> None:
 
 
 def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
-    """Return an engine model with the KV cache size and the prefill speed of the pool's instances, and its description
-    in words.
+    """Return an engine model with the KV cache size and the prefill speed of the pool's instances, and a description of
+    the model for the user.
 
-    If the pool's engines are themselves simulated, the model behaves as they do.
+    If the pool's engines are simulated engines, the model behaves as they do.
     """
     base, known = preset(target.engine.value), target.prefill_tokens_per_second
     if target.simulated is not None:
@@ -105,9 +106,10 @@ def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
 def with_steps_of(
     target: SimulatedTarget, engine: EnginePreset, workload: Workload, ideal: Sequence[int], weight: float
 ) -> tuple[EnginePreset, str]:
-    """Return the engine with its decode steps scaled to the times measured while these requests arrived, and a
-    description of the change in words. The engine is not changed if no times were measured, or if its steps are known
-    more exactly, from a fit or because the pool's engines are simulated.
+    """Return the engine with its decode steps scaled to the time per token measured while these requests arrived, and a
+    description of this change for the user. The engine does not change, and the description is "", if no time was
+    measured. The same is true if the decode steps are known better: from a fit, or because the pool's engines are
+    simulated.
     """
     step, instances = target.decode_step_seconds, target.decoding_instances
     if step is None or not instances or target.fitted is not None or target.simulated is not None:
@@ -116,12 +118,12 @@ def with_steps_of(
     load = usual_load(workload.rows, ideal, engine, workload.native_rate * weight / instances)
     found = with_measured_steps(engine, step, load, prefills=not target.prefill_instances)
     if found is None:
-        return engine, f" {measured}, too far from the model for it to be stretched to that; its own decode steps are simulated."
-    return found, f" {measured}, and the model's decode steps are stretched to that."
+        return engine, f" {measured}, which is too far from the model; the model's own decode steps are simulated."
+    return found, f" {measured}, and the model's decode steps are scaled to this time."
 
 
 def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec) -> EnginePreset:
-    """Return an engine model that behaves like the server of the simulated engine with these figures."""
+    """Return an engine model that behaves like a simulated engine with the settings `spec`."""
     at_one = replace(
         base,
         block_tokens=gcd(spec.block_size, PREFIX_BLOCK_TOKENS),  # prompts are known in prefix blocks, which engine blocks divide
@@ -134,8 +136,8 @@ def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec)
 
 
 def workload_of(requests: Sequence[TraceRequest], engine: EnginePreset) -> tuple[Workload, list[str]]:
-    """Return the requests that an engine can serve, and descriptions of the changes made to them. Raises
-    WorkloadImpossible.
+    """Return the requests that one engine can serve, as a workload, and descriptions of the changes for the user.
+    Raises WorkloadImpossible.
     """
     fitting = [one for one in requests if _fits(one, engine)]
     notes = []
@@ -156,8 +158,8 @@ def _fits(one: TraceRequest, engine: EnginePreset) -> bool:
 
 
 def alone_seconds(requests: Sequence[TraceRequest], workload: Workload, ideal: Sequence[int], engine: EnginePreset) -> list[float | None]:
-    """Return `JobLine.alone`: the prefill seconds of each request with the hits of an unlimited shared cache, None for
-    requests that do not fit. The rows of the workload are the requests that fit.
+    """Return `JobLine.alone`: the prefill seconds of each request on an idle engine with the hits of an unlimited
+    shared cache, or None for a request that was left out. The rows of the workload are the other requests.
     """
     fitting = iter(
         engine.prefill.seconds(max(1, row.input_length - hit), row.input_length) for row, hit in zip(workload.rows, ideal, strict=True)
@@ -166,7 +168,7 @@ def alone_seconds(requests: Sequence[TraceRequest], workload: Workload, ideal: S
 
 
 def _row(number: int, one: TraceRequest) -> TraceRow:
-    """Return a trace row for the request. A block without an id gets a unique id."""
+    """Return the trace row of a request. A block without an id gets an id that no other block has."""
     missing = -(-one.input_length // BLOCK_TOKENS) - len(one.hash_ids)
     own = tuple(-(number * 4096 + place + 1) for place in range(missing))
     return TraceRow(
@@ -229,19 +231,15 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
 
 
 _WHOLE = 1.001
-"""A job's weight is the number of requests per recorded request. Up to this weight, the job counts as having all
-requests recorded.
-"""
+"""Maximum weight of a job (real requests per recorded request) for which all requests count as recorded."""
 LOADED_TIMES = 10.0
-"""Assumed speed at which an engine loads tokens from host memory, as a multiple of the speed at which it computes
-them.
-"""
+"""Assumed ratio of two speeds of an engine: loading tokens from host memory, and computing tokens."""
 
 
 def _host_cache(workload: Workload, job: SimulationJob, spec: SimulatedPool, tokens: int) -> HostCache | None:
-    """Return the gain of a cache in host memory. None if the prefix cache is not on the GPU, in pools of prefill and
-    decode instances, or if only some sessions were recorded, because then unknown requests were served between two
-    requests of a session.
+    """Return the gain of a cache in host memory; None if it cannot be estimated. It cannot be estimated for pools of
+    prefill and decode instances, or if the prefix cache is not on the GPU. Nor can it if only some sessions were
+    recorded, because then unknown requests came between the recorded requests.
     """
     if not spec.instances or spec.preset.dram_tokens is not None or job.weight > _WHOLE:
         return None
@@ -271,13 +269,13 @@ def _nothing_but(one: HostCache | None, run: JobRun, rate: float) -> RunFigures:
 
 
 def parts_by_time(begin: int, end: int) -> list[range]:
-    """Return the indexes of jobs from `begin` to `end` (excluded), divided into parts in order of time."""
+    """Return the indexes of the jobs from `begin` to `end` (excluded), divided in order of time into `PARTS` ranges."""
     return [range(*pair) for pair in pairwise(begin + (end - begin) * part // PARTS for part in range(PARTS + 1))]
 
 
 def parts_by_session(jobs: Sequence[Job]) -> list[set[int]]:
-    """Return the indexes of the jobs, divided into parts so that all jobs of a session are in the same part; a job
-    without a session counts as a session. Empty if there are too few sessions.
+    """Return the indexes of the jobs, divided into `PARTS` sets such that all jobs of a session are in the same set. A
+    job without a session counts as a session. Empty if there are fewer sessions than sets.
     """
     places: dict[str | int, int] = {}
     parts: list[set[int]] = [set() for _ in range(PARTS)]
@@ -293,8 +291,8 @@ def _parts(outcome: RunResult, ideal: Sequence[int], targets: Targets, parts: Se
 
 
 def changes_of(change: PoolChange, at: float) -> tuple[tuple[TimelineEvent, ...], SimulatedScaling | None]:
-    """Return the events that make the change to a pool at the time `at`, and the rules by which the pool is scaled
-    during the whole run; None without such rules.
+    """Return the events that make the change to a pool at `at` seconds, and the rules by which the pool is scaled
+    during the whole run (None = the pool is not scaled).
     """
     events: list[TimelineEvent] = []
     startup = change.startup_seconds
@@ -348,7 +346,7 @@ def _figures(run: JobRun, rate: float, found: Figures) -> RunFigures:
 
 
 class _Progress:
-    """Reports the number of simulated requests from time to time."""
+    """Reports how many requests were simulated since the previous report, at most every `TELL_SECONDS`."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell

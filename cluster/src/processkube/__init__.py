@@ -1,10 +1,10 @@
-"""Kubernetes whose pods are processes, on one bare machine and without containers.
+"""Kubernetes for one bare machine, without containers: its pods are processes.
 
-`kubernetes_api` is an API server on SQLite, `kubelet` a node that runs pods as processes, and `service_proxy` lets
-those pods reach Services. Each is a separate process and uses only the Kubernetes API to reach the others, so each also
-works with a real cluster. `python -m processkube` starts any of them.
+`kubernetes_api` is an API server on SQLite, `kubelet` is a node that runs pods as processes, and `service_proxy` lets
+these pods reach Services. Each of them is a separate process and reaches the others only through the Kubernetes API, so
+each also works with a real cluster. `python -m processkube` starts any of them.
 
-It is for developing and testing programs that run on Kubernetes, and must never be offered for production. These
-programs must not notice the difference from a real cluster. Its danger is an undocumented difference: README.md lists
-the known ones, and the contract suites run against a real API server too.
+processkube is for developing and testing programs that run on Kubernetes, which must not notice the difference from a
+real cluster. It must never be offered for production. Its danger is an undocumented difference. Therefore README.md
+lists the known differences, and the contract suites also run against a real API server.
 """

@@ -1,4 +1,6 @@
-"""`processkube api|kubelet|service-proxy`: each command runs one process in the foreground until it is ended."""
+"""`processkube api|kubelet|service-proxy`: each command runs one process in the foreground until the process is
+ended.
+"""
 
 import click
 

@@ -1,26 +1,26 @@
-"""Errors that are raised on purpose; each is one line that a person at a terminal can act on.
+"""Errors that are raised on purpose. Each is one line on which a person at a terminal can act.
 
-ProcesskubeError
-├── InvalidInput        an option cannot be used; names option, value and remedy
-└── ClusterProblem      the Kubernetes API refused a request or could not be reached
+- ProcesskubeError: the base of the others
+- InvalidInput: an option cannot be used; names option, value and remedy
+- ClusterProblem: the Kubernetes API refused a request or could not be reached
 """
 
 
 class ProcesskubeError(Exception):
-    """Root of all errors that are raised on purpose."""
+    """The base of all errors that are raised on purpose."""
 
 
 class InvalidInput(ProcesskubeError):
-    """A value that a person gave cannot be used."""
+    """Raised for a value of an option that cannot be used."""
 
     def __init__(self, option: str, value: object, remedy: str) -> None:
         super().__init__(f"{option}: {value!r} cannot be used; {remedy}")
 
 
 class ClusterProblem(ProcesskubeError):
-    """The Kubernetes API responded with an error, or did not respond (`status` is None).
+    """Raised when the Kubernetes API responds with an error, or does not respond (then `status` is None).
 
-    `reason` is the reason of the Kubernetes Status (NotFound, Conflict, …) if there was one.
+    `reason` is the reason in the Kubernetes Status, such as NotFound or Conflict; "" if the API sent no Status.
     """
 
     def __init__(self, message: str, *, status: int | None = None, reason: str = "") -> None:

@@ -1,8 +1,8 @@
 """Identifies processes by pid and start time, and finds and ends them.
 
-Because of the start time, another process that later gets the same pid is never mistaken for the identified one.
+The start time distinguishes the process from any later process with the same pid.
 
-Linux only (`/proc`, pidfd).
+Works on Linux only (`/proc`, pidfd).
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """One process, never confused with a later one of the same pid.
+    """The identity of one process. A later process with the same pid has another identity.
 
-    `started_ticks` is its start time in clock ticks since boot, as `/proc/<pid>/stat` gives it.
+    `started_ticks` is the process's start time in clock ticks since boot, as in `/proc/<pid>/stat`.
     """
 
     pid: int
@@ -28,7 +28,7 @@ class ProcessIdentity:
 
 
 def identity_of(pid: int) -> ProcessIdentity | None:
-    """Return the identity of a live process; None when it is gone or a zombie."""
+    """Return the identity of the process with this pid; None if there is none, or if it is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -40,7 +40,7 @@ def identity_of(pid: int) -> ProcessIdentity | None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds that the process has used; 0 when it is gone."""
+    """Return the CPU seconds that the process has used; 0 if the process is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -50,12 +50,14 @@ def cpu_seconds(pid: int) -> float:
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Return whether the identified process still runs, and not only another one with its pid."""
+    """Return whether the identified process still runs. A later process with the same pid does not count."""
     return identity_of(identity.pid) == identity
 
 
 def send_signal(identity: ProcessIdentity, number: int, *, group: bool = False) -> bool:
-    """Signal the process, or its whole process group; return False when it is already gone."""
+    """Send a signal to the process or, if `group`, to its whole process group. Return False if the process is already
+    gone.
+    """
     if not is_alive(identity):
         return False
     try:
@@ -75,10 +77,10 @@ def uptime_seconds(identity: ProcessIdentity) -> float:
 
 
 def end_processes(identities: Iterable[ProcessIdentity], *, grace_seconds: float, first_signal: int = signal.SIGTERM) -> int:
-    """Ask each process to end, wait up to `grace_seconds` for all of them together, then kill the processes that still
-    run.
+    """Send `first_signal` to each process, wait up to `grace_seconds` for all of them together, and then kill the
+    processes that still run.
 
-    Return the number of processes that were alive.
+    Return the number of processes that were alive at first.
     """
     alive = [identity for identity in identities if send_signal(identity, first_signal)]
     deadline = time.monotonic() + grace_seconds
@@ -91,7 +93,7 @@ def end_processes(identities: Iterable[ProcessIdentity], *, grace_seconds: float
 
 
 def wait_for_end(identity: ProcessIdentity, timeout_seconds: float) -> bool:
-    """Block until the process has ended; return False when it still runs after the timeout."""
+    """Block until the process has ended. Return False if it still runs after the timeout."""
     try:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:
@@ -108,9 +110,9 @@ def wait_for_end(identity: ProcessIdentity, timeout_seconds: float) -> bool:
 
 
 async def until_end(identity: ProcessIdentity) -> None:
-    """Return when the process has ended; it need not be a child of this process.
+    """Wait until the process has ended. It need not be a child of this process.
 
-    The exit status of a child can still be collected afterwards.
+    If it is a child, its exit status can still be collected afterwards.
     """
     try:
         descriptor = os.pidfd_open(identity.pid)

@@ -1,5 +1,5 @@
-"""Measures the nesting depth of JSON before it is decoded, because the depth at which decoders fail depends on the
-interpreter.
+"""Measures how deeply JSON is nested, before it is decoded. Without this check, the depth at which decoding fails would
+depend on the Python interpreter.
 """
 
 import numpy as np
@@ -7,13 +7,13 @@ import numpy as np
 _CHUNK = 65_536
 _QUOTE = ord('"')
 _STEPS = bytes({"[": 1, "{": 1, "]": 255, "}": 255}.get(chr(byte), 0) for byte in range(256))
-"""By byte value: how the byte changes the nesting depth, as a signed byte."""
+"""Byte value → change of the nesting depth by this byte (1, -1 or 0), as a signed byte."""
 
 
 def nests_deeper(content: bytes, deepest: int) -> bool:
-    """Return whether JSON, or the beginning of JSON, nests deeper than `deepest` levels.
+    """Return whether a JSON text, or the beginning of one, nests deeper than `deepest` levels.
 
-    It takes a microsecond where brackets are few, and about 10 ms per MB elsewhere.
+    The check takes a microsecond for a text with few brackets, and about 10 ms per MB otherwise.
     """
     if content.count(b"[") + content.count(b"{") <= deepest:
         return False

@@ -1,4 +1,4 @@
-"""Reads from a kubeconfig the server, the trusted authority and the identity of its current context."""
+"""Reads the current context of a kubeconfig: the server, its certificate authority, and the client's credentials."""
 
 import base64
 import ssl
@@ -15,8 +15,9 @@ from processkube.yaml_documents import complaint, read_yaml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConnection:
-    """The address and credentials of one Kubernetes API: a base URL, TLS trust (None for plain HTTP), a bearer token,
-    if any, and the certificate of the authority that the file names, in PEM (empty if it names none).
+    """The address of a Kubernetes API and the credentials for it. `server` is a base URL; `tls` is None for plain HTTP;
+    `token` is a bearer token, None without one. `authority` is the certificate of the authority that the kubeconfig
+    names, in PEM; empty if it names none.
     """
 
     server: str
@@ -26,7 +27,9 @@ class ClusterConnection:
 
 
 def read_kubeconfig(path: Path) -> ClusterConnection:
-    """Read the connection of the file's current context. Raises ProcesskubeError, which names file and field."""
+    """Return the connection that the kubeconfig's current context describes. Raises ProcesskubeError, which names file
+    and field.
+    """
     try:
         document = read_yaml(path.read_bytes())
         contexts = {entry["name"]: entry["context"] for entry in document["contexts"]}
@@ -54,7 +57,9 @@ def read_kubeconfig(path: Path) -> ClusterConnection:
 
 
 def _authority(path: Path, cluster: Mapping[str, Any]) -> bytes:
-    """Return the certificate authority in PEM; `_tls` has already checked that it is readable."""
+    """Return the certificate authority in PEM; empty if the kubeconfig names none. `_tls` has already checked that it
+    is readable.
+    """
     if "certificate-authority-data" in cluster:
         return base64.b64decode(cluster["certificate-authority-data"])
     return (path.parent / cluster["certificate-authority"]).read_bytes() if "certificate-authority" in cluster else b""

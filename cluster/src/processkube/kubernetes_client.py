@@ -1,6 +1,6 @@
 """The few requests that the kubelet and the service proxy make to a Kubernetes API.
 
-JSON over aiohttp; errors become ClusterProblem, and watches are asynchronous iterators.
+It sends JSON with aiohttp. Errors become ClusterProblem, and watches are asynchronous iterators.
 """
 
 import asyncio
@@ -20,13 +20,15 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 LARGEST_ANSWER = 256 * 1024 * 1024
-"""Maximum number of bytes of one answer, or of one line of a watch."""
+"""Maximum number of bytes of one response, or of one line of a watch."""
 
 Document = dict[str, Any]
 
 
 class KubernetesClient:
-    """One connection pool to one API; use as an async context manager. Paths start with `/api` or `/apis`."""
+    """A client of one Kubernetes API with a pool of connections, used as an async context manager. Paths start with
+    `/api` or `/apis`.
+    """
 
     def __init__(self, connection: ClusterConnection, *, timeout_seconds: float = 10.0) -> None:
         self._connection = connection
@@ -48,9 +50,9 @@ class KubernetesClient:
     async def request(
         self, method: str, path: str, body: object = None, *, content_type: str = "application/json", query: Mapping[str, str] | None = None
     ) -> Document:
-        """Send one request and decode the answer.
+        """Send one request, and return the decoded response.
 
-        Raises ClusterProblem for an error status or an unreachable server.
+        Raises ClusterProblem for an error status, and if the server cannot be reached.
         """
         data = None if body is None else json.dumps(body)
         headers = {"Content-Type": content_type} if data is not None else {}
@@ -72,7 +74,7 @@ class KubernetesClient:
     async def watch(self, path: str, *, resource_version: str, query: Mapping[str, str] | None = None) -> AsyncIterator[Document]:
         """Yield the events after `resource_version` until the server ends the watch.
 
-        Raises ClusterProblem; with status 410 the caller must list again.
+        Raises ClusterProblem. If its status is 410, the caller must list the objects again.
         """
         wanted = {
             **(query or {}),
@@ -98,7 +100,7 @@ class KubernetesClient:
 
 
 async def _text(answer: aiohttp.ClientResponse) -> str:
-    """Return the body. Raises ClientPayloadError for a body that is too large."""
+    """Return the body of a response. Raises ClientPayloadError if it is too large."""
     content = bytearray()
     async for piece in answer.content.iter_any():
         content += _fits(content, piece)
@@ -123,8 +125,8 @@ def _fits(begun: bytearray, piece: bytes) -> bytes:
 
 
 def _event(line: bytes) -> Document:
-    """Return an event of a watch. Raises ClusterProblem for an error in the stream, ValueError for a line that is not
-    an event.
+    """Return the event in a line of a watch. Raises ClusterProblem for an error event, and ValueError for a line that
+    is not an event.
     """
     event = orjson.loads(line)
     found = event.get("object") if isinstance(event, dict) else None

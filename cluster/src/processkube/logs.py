@@ -1,6 +1,6 @@
-"""One format of log lines for all processes: time, level, logger, event, and `name=value` for its data.
+"""The format of log lines in all processes: time, level, logger, event, and `name=value` for the event's data.
 
-The event is a fixed sentence; its data are named values (`extra=`), never formatted into the sentence.
+The event is always a fixed sentence. Its data are separate named values (`extra=`) and never part of the sentence.
 """
 
 import json
@@ -15,8 +15,8 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 
 
 class LogLines(logging.Formatter):
-    """A formatter that writes a line per record, as text or as JSON. A traceback follows in separate lines in text, and
-    as `trace` in JSON.
+    """A formatter that writes one line per record, as text or as JSON. A traceback is in the field `trace` in JSON, and
+    in further lines in text.
     """
 
     def __init__(self, *, as_json: bool) -> None:
@@ -36,7 +36,9 @@ class LogLines(logging.Formatter):
 
 
 def _shown(value: Any) -> str:
-    """Return the value as text, quoted if a reader, or `cut`, could take it for more than one value."""
+    """Return the value as text. It is quoted if a reader, or a program such as `cut`, could take it for several
+    values.
+    """
     text = str(value)
     plain = text.isprintable() and not set(text) & set(' "=')
     return text if plain and text else json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Writes files that only their owner may read, and that no reader ever sees half-written."""
+"""Writes files that only their owner may read. A reader never sees a partly written file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace `path` atomically; its mode is 0600 from the first byte on."""
+    """Replace the file at `path` in one step. The new file has the mode 0600 from its creation on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     temporary.unlink(missing_ok=True)

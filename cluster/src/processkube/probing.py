@@ -1,6 +1,7 @@
-"""Probes servers with one connection or one GET, which is cheaper than a client library.
+"""Probes servers with one connection or one GET request. This is cheaper than a client library, which matters because a
+kubelet probes 64 instances every second.
 
-Each probe takes one new connection, because a kubelet probes 64 instances every second.
+Each probe opens a new connection.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeAnswer:
-    """Whether the server was healthy, and if not, an explanation for people."""
+    """The result of a probe: whether the server is healthy and, if not, an explanation for people."""
 
     ok: bool
     detail: str = ""
@@ -21,9 +22,10 @@ class ProbeAnswer:
 async def ask_http(
     host: str, port: int, path: str, *, timeout_seconds: float, headers: tuple[tuple[str, str], ...] = (), tls: bool = False
 ) -> ProbeAnswer:
-    """GET `path` by HTTP; a status from 200 to 399 means healthy. Never raises, whatever the server does.
+    """Probe a server by a GET request for `path`. A status from 200 to 399 means that it is healthy. Never raises,
+    whatever the server does.
 
-    With `tls` any certificate is accepted, as by a kubelet.
+    With `tls` any certificate is accepted, as by a real kubelet.
     """
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -38,13 +40,13 @@ async def ask_http(
 
 
 async def ask_url(url: str, *, timeout_seconds: float) -> ProbeAnswer:
-    """Probe an `http://` URL, as `ask_http` does."""
+    """Probe the server at an `http://` URL by `ask_http`."""
     parts = urlsplit(url)
     return await ask_http(parts.hostname or "127.0.0.1", parts.port or 80, parts.path or "/", timeout_seconds=timeout_seconds)
 
 
 async def ask_tcp(host: str, port: int, *, timeout_seconds: float) -> ProbeAnswer:
-    """Return whether the port accepts a TCP connection."""
+    """Probe a server by a TCP connection. It is healthy if the port accepts the connection."""
     try:
         async with asyncio.timeout(timeout_seconds):
             _, writer = await asyncio.open_connection(host, port)

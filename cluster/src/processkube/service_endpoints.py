@@ -1,4 +1,4 @@
-"""The pods behind a Service, by the rules of Kubernetes' EndpointSlices and kube-proxy. Pure."""
+"""Finds the pods behind a Service, by the rules of Kubernetes' EndpointSlices and kube-proxy. This module is pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,9 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """An address and port at which to accept connections, and the addresses and ports to which they are passed on."""
+    """An address and a port at which connections to a Service are accepted, and the `targets` to which they are passed
+    on.
+    """
 
     address: str
     port: int
@@ -17,10 +19,10 @@ class Listener:
 
 
 def backing_pods(service: Document, pods: Iterable[Document]) -> list[Document]:
-    """Return the pods for new connections: the ready pods, or if no pod is ready, the pods that still serve while they
-    end.
+    """Return the pods to which new connections go: the ready pods that are not being deleted. If there are none, return
+    the ready pods that are being deleted.
 
-    A Service that publishes addresses of pods that are not ready has all its pods.
+    If the Service publishes addresses that are not ready, return all its pods.
     """
     selector, namespace = service["spec"].get("selector"), service["metadata"]["namespace"]
     if not selector:
@@ -40,7 +42,9 @@ def backing_pods(service: Document, pods: Iterable[Document]) -> list[Document]:
 
 
 def listeners(service: Document, pods: Iterable[Document], address: str, *, machine: str) -> list[Listener]:
-    """Return the listeners of the Service at its own `address`, and at the machine's if its type requires that."""
+    """Return the listeners of a Service: at its own `address` and, for the types LoadBalancer and NodePort, also at the
+    address `machine`.
+    """
     behind, spec, found = backing_pods(service, pods), service["spec"], []
     for port in spec.get("ports") or ():
         if port.get("protocol", "TCP") != "TCP":
@@ -55,13 +59,13 @@ def listeners(service: Document, pods: Iterable[Document], address: str, *, mach
 
 
 def targets_of(port: Document, pods: Iterable[Document]) -> tuple[tuple[str, int], ...]:
-    """Return the addresses and ports of the pods to which a port of their Service leads."""
+    """Return the pods' addresses and ports to which a Service's port leads."""
     return tuple((pod["status"]["podIP"], number) for pod in pods if (number := _target_port(port, pod)) is not None)
 
 
 def own_address(service: Document, network: str) -> str | None:
-    """Return the Service's address in `network`, such as 127.100, with the end of its clusterIP; None if it has no
-    clusterIP.
+    """Return the Service's loopback address: `network`, such as 127.100, followed by the last two numbers of its
+    clusterIP. Return None if it has no clusterIP.
     """
     cluster_ip = str(service["spec"].get("clusterIP") or "None")
     if cluster_ip == "None" or ":" in cluster_ip:

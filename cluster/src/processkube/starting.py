@@ -1,6 +1,6 @@
-"""The start of a process: logs, sockets, and one line on standard error when it cannot start.
+"""The start of a process: its logs, its socket, and a single line on standard error if it cannot start.
 
-The exit code is 2 for an unusable option, as for a wrong command line, and 1 for anything else.
+The exit code is 2 for an option that cannot be used, as for a wrong command line, and 1 for anything else.
 """
 
 import logging
@@ -17,14 +17,14 @@ from processkube.errors import InvalidInput, ProcesskubeError
 from processkube.logs import LEVELS, configure
 
 DEBUG = "PROCESSKUBE_DEBUG"
-"""Environment variable: `1` shows tracebacks instead of one line."""
+"""Environment variable. If it is `1`, an error is shown with its traceback, not as one line."""
 
 _log = logging.getLogger(__name__)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def log_options(command: _Command) -> _Command:
-    """Add the options that all commands have; each sets up the logs when the command line is read."""
+    """Add the options `--log-level` and `--log-format`, which all commands have, to a command."""
     level = click.option("--log-level", type=click.Choice(LEVELS), default="INFO", envvar="PROCESSKUBE_LOG_LEVEL", show_default=True)
     form = click.option(
         "--log-format", type=click.Choice(("text", "json")), default="text", envvar="PROCESSKUBE_LOG_FORMAT", show_default=True
@@ -34,9 +34,10 @@ def log_options(command: _Command) -> _Command:
 
 @contextmanager
 def one_line_errors(program: str, *, log_level: str = "INFO", log_format: str = "text") -> Iterator[None]:
-    """Set up the logs, and end the process with one line when the block raises a ProcesskubeError or OSError.
+    """Set up the logs. If the block raises a ProcesskubeError or OSError, end the process with one line on standard
+    error.
 
-    Any other error is a bug: it is logged with its traceback, and the exit code is 1.
+    Any other error is a bug. It is logged with its traceback, and the exit code is 1.
     """
     configure(level=log_level, as_json=log_format == "json")
     try:
@@ -54,9 +55,9 @@ def one_line_errors(program: str, *, log_level: str = "INFO", log_format: str = 
 
 
 def bind(options: str, host: str, port: int) -> socket.socket:
-    """Return a TCP socket bound to an address, ready to listen.
+    """Return a TCP socket that is bound to an address and ready to listen.
 
-    Raises InvalidInput, which names the options, host and port, when the address cannot be bound.
+    Raises InvalidInput if the address cannot be bound; `options` names the options for host and port in the message.
     """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

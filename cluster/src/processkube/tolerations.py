@@ -1,11 +1,13 @@
-"""Decides whether a pod's toleration covers a node's taint. Pure; both are as in their manifests."""
+"""Decides whether a pod's toleration covers a node's taint. This module is pure; both are as in their manifests."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Return whether the toleration covers the taint; without a key or an effect it covers every key or effect."""
+    """Return whether the toleration covers the taint. A toleration without a key covers every key, and one without an
+    effect covers every effect.
+    """
     if toleration.get("effect") and toleration["effect"] != taint["effect"]:
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:

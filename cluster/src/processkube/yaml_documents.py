@@ -1,24 +1,32 @@
-"""Reads YAML in the same way on every Python, with fixed bounds where PyYAML's depend on the interpreter."""
+"""Reads YAML in the same way with every Python version. PyYAML's own limits depend on the interpreter, so this module
+sets fixed ones.
+"""
 
 from typing import Any
 
 import yaml
 
 MOST_VALUES = 100_000
-"""Maximum number of values, more than any document here has; merges can make billions of values from a few lines."""
+"""Maximum number of values in a document. No real document has as many, but YAML merges can make billions of values
+from a few lines.
+"""
 MOST_DIGITS = 100
-"""Maximum number of characters of a whole number: more than any useful number has, and fewer than Python refuses to
-read.
+"""Maximum number of characters of a whole number. No useful number has more, and Python refuses to read much longer
+ones.
 """
 
 
 def read_yaml(content: bytes) -> Any:
-    """Return the document. Raises YAMLError, also for bytes that are not UTF-8 and for too deep nesting."""
+    """Return the value of a document. Raises YAMLError, also for bytes that are not UTF-8 and for a document that is
+    nested too deeply.
+    """
     return yaml.load(content, Loader=BoundedLoader)  # noqa: S506 - a kind of SafeLoader
 
 
 def complaint(error: yaml.YAMLError) -> str:
-    """Return the position and the error of a document: `line 2, column 5: expected ',' or ']', but got '}'`."""
+    """Return the position and the reason of an error in a document: `line 2, column 5: expected ',' or ']', but got
+    '}'`.
+    """
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     return where + (problem or "it has a character that YAML does not allow")
@@ -29,7 +37,7 @@ def _refused(problem: str, mark: yaml.Mark | None = None) -> yaml.MarkedYAMLErro
 
 
 class BoundedLoader(yaml.SafeLoader):
-    """A SafeLoader that bounds depth and merges while it reads, and names the position of what it refuses."""
+    """A SafeLoader that limits depth and merges while it reads. Its errors have the position of the fault."""
 
     deepest = 64
     _level = 0
@@ -48,7 +56,7 @@ class BoundedLoader(yaml.SafeLoader):
             raise _refused(f"it has more than {MOST_VALUES:,} values", node.start_mark)
 
     def construct_plain(self, node: yaml.Node) -> Any:
-        """Return SafeLoader's value of a number, boolean or date."""
+        """Return the value that SafeLoader gives a number, a boolean or a date."""
         kind = node.tag.rpartition(":")[2]
         if kind == "int" and len(node.value) > MOST_DIGITS:
             raise _refused(f"a number has more than {MOST_DIGITS} digits", node.start_mark)

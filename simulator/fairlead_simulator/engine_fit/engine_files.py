@@ -14,13 +14,15 @@ from fairlead_simulator.engine_model.presets import EnginePreset, preset
 from fairlead_simulator.errors import EngineFileInvalid, OutputUnwritable
 
 BASE = "vllm-h100-8b"
-"""The preset from which all figures are taken that are not fitted: KV memory, links and targets."""
+"""The preset that supplies all figures that the fit does not determine: KV memory, links and targets."""
 _MOST_TOKENS = 2**40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFile:
-    """A fitted engine model, with the size of its memory in tokens, which is not fitted."""
+    """A fitted engine model. Its costs are fitted; the size of its KV memory in tokens is not, and is given
+    separately.
+    """
 
     name: str
     kv_tokens: int
@@ -30,8 +32,8 @@ class EngineFile:
 
     @classmethod
     def of(cls, name: str, fit: EngineFit, kv_tokens: int | None) -> "EngineFile":
-        """Return an engine file for the fit. Its KV capacity is `kv_tokens` or, if None, the capacity of the preset
-        `BASE`.
+        """Return the engine file of a fit. The engine's KV capacity in tokens is `kv_tokens` or, if that is None, the
+        capacity of the preset `BASE`.
         """
         base = preset(BASE)
         memory = base.kv_tokens if kv_tokens is None else kv_tokens
@@ -53,7 +55,7 @@ class EngineFile:
 
 
 def with_costs(engine: EnginePreset, costs: EngineCosts) -> EnginePreset:
-    """Return the engine with these fitted costs and its own memory."""
+    """Return `engine` with the fitted `costs` in place of its own costs; the size of its memory does not change."""
     return replace(
         engine,
         mode="chunked",
@@ -66,7 +68,7 @@ def with_costs(engine: EnginePreset, costs: EngineCosts) -> EnginePreset:
 
 
 def write_engine(path: Path, engine: EngineFile) -> None:
-    """Write the file: as JSON if its name ends in `.json`, else as YAML. Raises OutputUnwritable."""
+    """Write an engine file, as JSON if the name of `path` ends in `.json`, else as YAML. Raises OutputUnwritable."""
     document = msgspec.to_builtins(engine)
     if path.suffix == ".json":
         text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"

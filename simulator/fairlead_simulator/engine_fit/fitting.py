@@ -16,12 +16,12 @@ Point = NDArray[np.float64]
 
 
 def search(loss: Callable[[Point], float], start: Point, size: float, most: int, tolerance: float = 1e-4) -> Point:
-    """Search for the point with the lowest loss in about `most` evaluations, starting from a simplex of the size `size`
-    at `start`; return the best point. The search ends earlier if the losses of the simplex differ by less than
-    `tolerance`.
+    """Return the point with the lowest loss that a search finds in about `most` evaluations of `loss`. The search
+    starts with a simplex of the size `size` at `start`. It ends earlier if the losses at the simplex's points differ by
+    at most `tolerance`.
 
-    It is Nelder and Mead's simplex method (The Computer Journal 7, 1965). The method needs no derivative; a replay has
-    none, because a request is computed either in one step or in the next.
+    The search is Nelder and Mead's simplex method (The Computer Journal 7, 1965). This method needs no derivatives. The
+    loss of a replay has no derivative, because it jumps when a request moves from one step of the engine to the next.
     """
     points = [start, *(start + size * axis for axis in np.eye(len(start)))]
     losses = [loss(point) for point in points]
@@ -42,8 +42,8 @@ def search(loss: Callable[[Point], float], start: Point, size: float, most: int,
 
 
 def _better(loss: Callable[[Point], float], middle: Point, worst: Point, losses: list[float]) -> tuple[Point, float, int]:
-    """Return a point to replace the worst point of the simplex (reflected, further out, or nearer), with its loss and
-    the number of evaluations.
+    """Return a candidate to replace the worst point of the simplex (reflected, further out, or nearer), the candidate's
+    loss, and the number of evaluations made.
     """
     reflected = 2 * middle - worst
     found = loss(reflected)
@@ -60,22 +60,23 @@ def _better(loss: Callable[[Point], float], middle: Point, worst: Point, losses:
 FITTED_SHARE = 0.5
 """Share of the records (the oldest) to which the costs are fitted; the fit's error is measured on the later records."""
 MOST_RECORDS = 2_000
-"""Maximum number of records used; the newest are taken. Replaying more takes longer and adds little."""
+"""Maximum number of records used, the newest. A replay of more records takes longer and hardly improves the fit."""
 ROUNDS = 3
 EVALUATIONS = 150
 """Maximum number of evaluations of the loss in one search."""
 _SIZES = (0.3, -0.3, 0.2, -0.2, 0.1, -0.1)
-"""Sizes of the initial simplexes of successive searches; each search starts where the previous one ended. The first two
-searches find records that contradict themselves; the later searches improve the fit.
+"""Sizes of the initial simplexes of successive searches; each search starts at the point that the previous search
+found. The first two searches serve to find the records that contradict themselves (see `_SOONEST`). Then all searches
+are run to improve the fit.
 """
 _LEAST_GAIN = 0.01
 _LEAST_JUDGED = 20
 _SOONEST = 0.7
-"""If the first token arrived sooner than after this share of the time to compute the prompt, more of the prompt was
-cached than the record says.
+"""A share of the modelled TTFT on an idle engine. If a record's TTFT is below this share, the record contradicts
+itself: more of its prompt must have been cached than the record says.
 """
 _TTFT_ERROR, _TPOT_ERROR = 0.1, 0.05
-"""Relative errors of TTFT and of TPOT above which a record's weight in the loss falls, because clocks, networks and
+"""Relative errors of TTFT and of TPOT. The loss grows only slowly beyond these errors, because clocks, networks and
 other work disturb some records.
 """
 
@@ -87,8 +88,8 @@ _COSTS = tuple(field.name for field in fields(EngineCosts) if field.name != "max
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """The unit of each cost during the search: roughly the expected size of that cost, estimated from the records
-    alone.
+    """The unit of each cost during the search. It is a rough estimate of that cost, made from the records without a
+    replay.
     """
 
     values: Point
@@ -108,8 +109,9 @@ def fit(
     max_batched_tokens: int,
     on_progress: Progress = lambda _done, _total: None,
 ) -> EngineFit:
-    """Fit costs to the older part of the records (in order of time) and measure the fit's error on the later part. With
-    `judges`, fit to all records and measure the error on `judges`. Deterministic. Raises RecordsUnusable.
+    """Fit costs to the older part of the records, which are in order of time, and measure the fit's error on the newer
+    part. If `judges` are given, fit the costs to all records and measure the error on `judges`. The result is
+    deterministic. Raises RecordsUnusable.
     """
     check_records(records, source)
     records = records[-MOST_RECORDS:]
@@ -119,8 +121,8 @@ def fit(
 
 
 def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int, source: str, on_progress: Progress) -> EngineCosts:
-    """Return costs fitted to the first `count` records. Later requests that were sent before the last of these records
-    had ended are replayed too.
+    """Return costs fitted to the first `count` records. The replay includes later requests too if they were sent before
+    all of the first `count` requests had ended, because they ran beside them.
     """
     ends_at = max(record.ends_at for record in records[:count])
     records = [record for place, record in enumerate(records) if place < count or record.at <= ends_at]
@@ -165,8 +167,8 @@ def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int
 
 
 def _scale(records: Sequence[ServedRecord], max_batched_tokens: int) -> _Scale:
-    """Return a first guess of each cost: the fastest records show the cost of a step and of a token, and the other
-    costs are assumed to be parts of these two.
+    """Return a first guess of each cost. The fastest records show the costs of a step and of a prompt token; the other
+    costs are assumed to be fractions of these two.
     """
     tpot = float(np.quantile([record.tpot for record in records if record.tpot is not None], 0.05))
     per_token = float(np.median([record.ttft / record.new_tokens for record in records if record.new_tokens >= 64] or [tpot / 100])) * 0.7
@@ -194,8 +196,8 @@ def _mean_in_flight(records: Sequence[ServedRecord]) -> float:
 
 
 def _loss(modelled: Seconds, real: Seconds, scale: float) -> float:
-    """Return Cauchy's loss, with which a record that is far off counts little more than a record that is slightly
-    off.
+    """Return the mean of Cauchy's loss over all records. With this loss, a record with a very large error counts little
+    more than a record with a moderate error.
     """
     relative = (modelled - real) / (scale * (real + real.mean()) if scale == _TTFT_ERROR else scale * real)
     return float(np.log1p(relative * relative).mean())
@@ -210,15 +212,15 @@ def _contradicting(records: Sequence[ServedRecord], costs: EngineCosts) -> Flags
 
 
 def _as_cached(records: Sequence[ServedRecord], wrong: Flags) -> list[ServedRecord]:
-    """Return the records, with the whole prompt marked as cached in those records that contradict themselves
-    (`wrong`).
+    """Return the records. In records that contradict themselves (`wrong`), the whole prompt except its last token is
+    marked as cached.
     """
     return [replace(one, cached_tokens=one.prompt_tokens - 1) if is_wrong else one for one, is_wrong in zip(records, wrong, strict=True)]
 
 
 def _judged(records: Sequence[ServedRecord], begin: int, fitted: int, costs: EngineCosts, source: str, fitted_at: datetime) -> EngineFit:
-    """Return the fit with its error, measured on the records from index `begin` on. These are replayed together with
-    the earlier records.
+    """Return the fit with its error, measured on the records from index `begin` on. The replay includes the earlier
+    records, because their requests ran on the same engines.
     """
     wrong, at_edge = _contradicting(records, costs), np.array(edges(records))
     found = replay(_as_cached(records, wrong), costs)
@@ -226,7 +228,9 @@ def _judged(records: Sequence[ServedRecord], begin: int, fitted: int, costs: Eng
     judging = ~wrong & ~at_edge & (np.arange(len(records)) >= begin)
     timed = judging & (tpot > 0)
     if timed.sum() < _LEAST_JUDGED:
-        raise RecordsUnusable(f"{source}: only {int(timed.sum())} records are left to judge a fit by; record a longer time")
+        raise RecordsUnusable(
+            f"{source}: only {int(timed.sum())} records are left to measure the fit's error; record requests for a longer time"
+        )
     return EngineFit(
         source=source,
         fitted_at=fitted_at,

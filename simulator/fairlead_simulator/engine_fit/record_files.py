@@ -16,8 +16,8 @@ NEEDED = ("at", "engine", "prompt_tokens", "output_tokens", "ttft")
 _WHOLE_SHARE_TOKENS = 16
 """Block size in tokens to which a cached share is rounded up, because engines cache whole blocks."""
 _MIDDLE_OF_TWO_DIGITS = 0.0025
-"""Added to a cached share that is given with two digits, because the share may have been rounded or truncated: 0.79 may
-be any value from 0.785 to 0.8, whose middle is 0.7925.
+"""Number added to a cached share that is given with two digits. Such a share may have been rounded or truncated: 0.79
+may stand for any value from 0.785 to 0.8, and the middle of this range is 0.7925.
 """
 _NEEDS = f"a record needs {', '.join(NEEDED)}, cached_tokens or cached_share, and tpot or total"
 _IN_CSV = "name it in the first line; "
@@ -34,7 +34,7 @@ class _Cells(Cells):
 
 
 def read_records(path: Path) -> list[ServedRecord]:
-    """Return the records in a file, in order of time; from standard input for `-`.
+    """Return the records in a file, in order of time. The path `-` stands for standard input.
 
     Raises TraceInvalid, naming line and field.
     """
@@ -48,7 +48,7 @@ def read_records(path: Path) -> list[ServedRecord]:
             record = _record(row)
             if record.at < before:
                 problem = f"{record.at:.12g} is before the line above ({before:.12g})"
-                raise row.refusal("at", f"{problem}; sort the records by time, and leave out those before a clock was set")
+                raise row.refusal("at", f"{problem}; sort the records by time; if a clock was set, leave out the records before that")
             before = record.at
             records.append(record)
         if not records:
@@ -107,7 +107,7 @@ def _cached(row: Record, prompt: int) -> int:
     if row.given("cached_tokens") is not None:
         cached = row.tokens("cached_tokens", 0)
         if cached > prompt:
-            raise row.refusal("cached_tokens", f"{cached} is more than prompt_tokens, {prompt}; write those of the prompt")
+            raise row.refusal("cached_tokens", f"{cached} is more than prompt_tokens, {prompt}; write only the cached tokens of the prompt")
         return cached
     if row.given("cached_share") is None:
         raise row.refusal("cached_tokens", "is missing, and so is cached_share; write one of them, 0 for nothing cached")
@@ -133,5 +133,5 @@ def _tpot(row: Record, ttft: float, output: int) -> float | None:
     else:
         raise row.refusal("tpot", "is missing, and so is total; write one of them, in seconds")
     if tpot == 0:
-        raise row.refusal("tpot", "is 0; write the mean seconds between tokens, or leave out what was not streamed")
+        raise row.refusal("tpot", "is 0; write the mean seconds between tokens, or leave out answers that were not streamed")
     return tpot

@@ -1,4 +1,4 @@
-"""Requests that real engines served, as input of a fit, and the rules for a set of them."""
+"""Requests that real engines served, as input of a fit, and the conditions that a set of such requests must meet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fairlead_simulator.errors import RecordsUnusable
 
 LEAST_RECORDS = 100
-"""Minimum number of records for a fit. Some are used for fitting and others for measuring the error, and fewer cannot
-determine eight costs.
+"""Minimum number of records for a fit. A part of the records is used for the fit and the rest for measuring its error;
+fewer records cannot determine eight costs.
 """
 LATEST_SECONDS = 1e11
 LONGEST_SECONDS = 86_400.0
@@ -16,10 +16,11 @@ LONGEST_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRecord:
-    """A request that an engine served. `at` is the time at which it was sent to the engine, in seconds from any origin.
+    """A request that an engine served. `at` is the time at which the request was sent to the engine, in seconds from
+    any origin that all records share. `ttft` is in seconds.
 
-    `tpot` is the mean time between the tokens after the first, None for an answer of one token. `in_flight` is the
-    number of requests at that engine at that time, including this one; None = not recorded.
+    `tpot` is the mean time in seconds between tokens after the first; None for an answer of one token. `in_flight` is
+    the number of requests that the engine had when this request was sent, including this request; None if not recorded.
     """
 
     at: float
@@ -45,7 +46,9 @@ class ServedRecord:
 def check_records(records: Sequence[ServedRecord], source: str) -> None:
     """Check that a fit to these records is possible. Raises RecordsUnusable if it is not."""
     if len(records) < LEAST_RECORDS:
-        raise RecordsUnusable(f"{source}: holds {len(records):,} records; a fit needs {LEAST_RECORDS} or more, of one busy time")
+        raise RecordsUnusable(
+            f"{source}: holds {len(records):,} records; a fit needs {LEAST_RECORDS} or more, from a time with much traffic"
+        )
     for name, values in (
         ("ttft", {record.ttft for record in records}),
         ("tpot", {record.tpot for record in records if record.tpot is not None}),
@@ -58,13 +61,13 @@ def check_records(records: Sequence[ServedRecord], source: str) -> None:
 
 
 def edges(records: Sequence[ServedRecord]) -> list[bool]:
-    """Return, for each record, whether the request may have run at the same time as requests that were not recorded.
-    Records are in order of time.
+    """Return, for each record, whether its request may have run at the same time as requests that were not recorded.
+    Such records lie at the beginning or the end of the recording. The records must be in order of time.
 
-    At the end of the recording, this is true for requests that had not ended when the last recorded request was sent.
-    At its beginning, it is true for requests whose engine had more requests in flight than were recorded. If the number
-    in flight is missing, it is true for all requests that were sent before a typical first request had ended (90th
-    percentile of the first tenth).
+    A record lies at the end if its request had not ended when the last recorded request was sent. A record may lie at
+    the beginning only if its request was sent before a typical first request had ended (90th percentile of the first
+    tenth). It does if the number in flight is not recorded, or if more requests were in flight on its engine than were
+    recorded.
     """
     last = records[-1].at
     first_tenth = sorted(record.ends_at - record.at for record in records[: max(10, len(records) // 10)])

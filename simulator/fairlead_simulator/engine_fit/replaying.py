@@ -1,5 +1,5 @@
-"""Replays records through the engine model: each recorded request at its time, on its engine, with its cached
-tokens.
+"""Replays records through the engine model. Each recorded request arrives at the recorded time, on the recorded engine,
+with the recorded number of cached tokens.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,15 @@ _BLOCK_TOKENS = 16
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RecordedRequest(EngineRequest):
-    """A request whose cached tokens are known."""
+    """A request whose number of cached tokens is given by its record."""
 
     cached_tokens: int
 
 
 class RecordedMemory:
-    """A memory in which everything fits, and in which exactly the recorded tokens are cached."""
+    """An engine memory in which every request fits, and in which each request finds as many cached tokens as were
+    recorded.
+    """
 
     capacity = _ENDLESS_TOKENS // _BLOCK_TOKENS
     available = capacity
@@ -54,8 +56,8 @@ class RecordedMemory:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The TTFT and the TPOT of each record according to the model, in seconds; the TPOT is 0 for a record without
-    one.
+    """The TTFT and the TPOT of each record according to the model, in seconds. The TPOT is 0 if the record has no
+    TPOT.
     """
 
     ttft: Seconds
@@ -90,8 +92,8 @@ def decode_of(costs: EngineCosts) -> DecodeCost:
 
 
 def replay(records: Sequence[ServedRecord], costs: EngineCosts) -> Replayed:
-    """Return the TTFT and TPOT that engines with these costs would have given the records, which are in order
-    of time.
+    """Return the TTFT and TPOT of each record if engines with these costs had served the requests. The records must be
+    in order of time.
     """
     settings = settings_of(costs)
     by_engine: dict[str, list[int]] = {}
@@ -124,7 +126,7 @@ def _run_until(instance: Instance[RecordedRequest], at: float) -> None:
 
 
 def alone_seconds(record: ServedRecord, costs: EngineCosts) -> float:
-    """Return the TTFT in seconds that the record would have on an otherwise idle engine."""
+    """Return the TTFT in seconds that the record's request would have on an otherwise idle engine."""
     prefill, seconds, done = prefill_of(costs), costs.overhead_seconds, record.cached_tokens
     while done < record.prompt_tokens:
         tokens = min(costs.max_batched_tokens, record.prompt_tokens - done)

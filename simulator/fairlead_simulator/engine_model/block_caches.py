@@ -1,10 +1,11 @@
 """Eviction from a full prefix cache: Mooncake's three cache policies (Table 1 of its paper).
 
-`lru` evicts the least recently used block. `lfu` evicts the block used least often after it was cached; ties go to the
-least recently used. `length-aware` is `lfu` with another rule for ties: the block nearest to the beginning of its
-prompt is evicted first, because the paper says that the policy favours "cache blocks occurring later in requests".
+`lru` evicts the least recently used block. `lfu` evicts the block with the fewest uses; among blocks with equally many
+uses, it evicts the least recently used. `length-aware` evicts the block with the fewest uses, too; among blocks with
+equally many uses, it evicts the block nearest to the beginning of its prompt, because the paper says that the policy
+favours "cache blocks occurring later in requests".
 
-Uses of a block are counted only while it is cached, and the block that is being added is never evicted.
+A block's uses are counted only while the block is cached. The block that is being added is never evicted.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +15,8 @@ from typing import Literal
 Eviction = Literal["lru", "lfu", "length-aware"]
 
 Rank = tuple[int, int, int]
-"""A block's rank; the block with the lowest rank is evicted first. The last element is the time of the last use, which
-is different for every block.
+"""A block's rank: the block with the lowest rank is evicted first. The last element is the time of the block's last
+use. Two blocks never have the same last element, so all ranks differ.
 """
 
 _RANKS: dict[Eviction, Callable[[int, int, int], Rank]] = {
@@ -27,8 +28,8 @@ _LEAST_TO_CLEAR = 1024
 
 
 class BlockCache:
-    """A cache of at most `capacity` blocks, in a heap with the block to evict next on top. Touching a block is O(log
-    n).
+    """A cache of at most `capacity` blocks. A heap holds the blocks, with the next block to evict on top; a use of a
+    block takes O(log n).
     """
 
     __slots__ = ("_heap", "_rank", "_ranks", "_tick", "_touches", "capacity", "evicted")
@@ -40,8 +41,9 @@ class BlockCache:
         self._ranks: dict[int, Rank] = {}
         self._touches: dict[int, int] = {}
         self._heap: list[tuple[Rank, int]] = []
-        """Heap of pairs (rank, block). Outdated ranks remain in the heap until they reach its top, or until more than
-        half of the heap is outdated.
+        """Heap of pairs (rank, block). A block's outdated ranks remain in the heap until they reach its top. If the
+        heap grows beyond 1,024 entries more than twice the number of cached blocks, it is rebuilt without outdated
+        ranks.
         """
         self._tick = 0
 
@@ -52,8 +54,8 @@ class BlockCache:
         return len(self._ranks)
 
     def touch(self, block: int, place: int) -> bool:
-        """Use the block at index `place` of a prompt, and return whether it was cached. Afterwards it is cached, unless
-        the cache has no capacity.
+        """Record a use of the block at index `place` of a prompt, and return whether the block was cached before.
+        Afterwards the block is cached, unless the cache's capacity is 0.
         """
         was_here = block in self._ranks
         if not was_here and len(self._ranks) >= self.capacity:
@@ -79,10 +81,11 @@ class BlockCache:
 
 
 def hit_share(prompts: Sequence[Sequence[int]], capacity: int, eviction: Eviction) -> float:
-    """Return the hit rate of a single cache: the share (0-1) of all blocks of these prompts that the cache holds when
-    the blocks are used. The prompts are used one after the other.
+    """Return the hit rate of a single cache: the share (0-1) of the blocks of these prompts that are cached when they
+    are used; 0 without blocks. The prompts are used one after the other.
 
-    Mooncake's Table 1 is counted in the same way: each block separately, even if the blocks before it are not cached.
+    As in Mooncake's Table 1, each block counts separately: a block may be a hit even if the blocks before it are not
+    cached.
     """
     cache = BlockCache(capacity, eviction)
     used = hits = 0

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillCost:
-    """The cost in seconds of a prefill of x new tokens, with s tokens in the sequence after it: `fixed + per_token*x +
-    per_context*s + per_pair*x*s`. Linear in x if `per_context` and `per_pair` are 0.
+    """The cost in seconds of a prefill of x new tokens, after which the sequence has s tokens: `fixed + per_token*x +
+    per_context*s + per_pair*x*s`. The cost is linear in x if `per_context` and `per_pair` are 0.
     """
 
     fixed: float = 0.0
@@ -24,11 +24,13 @@ class PrefillCost:
         )
 
     def seconds(self, new_tokens: int, sequence_tokens: int) -> float:
-        """Return the seconds to prefill one prompt alone in a step."""
+        """Return the seconds of a step that computes only this one prompt."""
         return self.fixed + self.variable(new_tokens, sequence_tokens)
 
     def variable(self, new_tokens: int, sequence_tokens: int) -> float:
-        """Return the seconds of a prefill without the fixed part, which a step with several prompts costs only once."""
+        """Return the seconds of a prefill without the fixed cost. A step with several prompts has the fixed cost only
+        once.
+        """
         return self.per_token * new_tokens + (self.per_context + self.per_pair * new_tokens) * sequence_tokens
 
 
@@ -51,8 +53,8 @@ class DecodeCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCost:
-    """The cost of moving KV blocks between instances: their bytes over the link, which all transfers of the source
-    share equally, plus a latency.
+    """The cost of moving KV blocks between instances: the blocks' bytes divided by the link's bandwidth, plus a
+    latency. All transfers from the same source share that source's bandwidth equally.
     """
 
     bytes_per_token: int

@@ -1,5 +1,5 @@
-"""The decode batch of one engine. Several steps in a row (a run) are computed at once, because the step time grows
-linearly between two changes of the batch.
+"""The decode batch of one engine. Between two changes of the batch, the step time grows linearly, so the model computes
+several steps at once. Such a sequence of steps is called a run.
 """
 
 from heapq import heappop, heappush
@@ -11,9 +11,9 @@ from fairlead_simulator.engine_model.requests import Phase, RequestT
 
 
 class DecodeBatch(Generic[RequestT]):
-    """The requests of one engine that get one token per decode step.
+    """The requests of one engine that get one token each in every decode step.
 
-    KV blocks are counted exactly: at each step, a request whose last block is full takes a new block.
+    KV blocks are counted exactly: a request takes a new block in each step that begins with its last block full.
     """
 
     __slots__ = (
@@ -35,8 +35,8 @@ class DecodeBatch(Generic[RequestT]):
         self._slow: dict[RequestT, float] = {}
         self._block_tokens = block_tokens
         self._boundaries = [0] * block_tokens
-        """For each remainder of a step's number modulo the block size: the number of requests that need a new block at
-        such steps.
+        """The number of requests that need a new block at a step, by the remainder of the step's number modulo the
+        block size.
         """
         self._finishes: list[tuple[int, int, RequestT]] = []
         self._sequence = 0
@@ -65,7 +65,7 @@ class DecodeBatch(Generic[RequestT]):
         heappush(self._finishes, (request.finish_step, self._sequence, request))
 
     def leave(self, request: RequestT) -> None:
-        """Remove a request, and set its `generated` to the present number of tokens."""
+        """Remove a request, and update its `generated` to the number of tokens that it has now."""
         self._boundaries[self._boundary(request)] -= 1
         del self.requests[request]
         if self._slow.pop(request, None) is not None:
@@ -74,9 +74,7 @@ class DecodeBatch(Generic[RequestT]):
         self.context_tokens -= request.input_tokens + request.generated
 
     def next_finish(self) -> int:
-        """Return the number of steps until the first request of the batch, which must not be empty, has all its
-        tokens.
-        """
+        """Return the number of steps until a request of the batch has all its tokens. The batch must not be empty."""
         finishes = self._finishes
         while True:
             step, place, request = finishes[0]
@@ -97,18 +95,18 @@ class DecodeBatch(Generic[RequestT]):
         return done
 
     def step_seconds(self) -> float:
-        """Seconds of the next step."""
+        """Return the seconds of the next step."""
         cost = self._cost
         return self._fixed + cost.per_context_token * self.context_tokens + cost.per_sequence * len(self.requests)
 
     def seconds(self, steps: int) -> float:
-        """Seconds of the next `steps` steps, if the batch does not change."""
+        """Return the seconds of the next `steps` steps together, if the batch does not change."""
         cost, batch = self._cost, len(self.requests)
         first = self._fixed + cost.per_context_token * self.context_tokens + cost.per_sequence * batch
         return steps * first + cost.per_context_token * batch * (steps * (steps - 1) / 2)
 
     def whole_steps(self, seconds: float) -> int:
-        """Return the number of the next steps that end within `seconds`."""
+        """Return the number of steps, from the next step on, that end within `seconds`."""
         first = self.step_seconds()
         growth = self._cost.per_context_token * len(self.requests)
         if growth > 0:
@@ -124,7 +122,7 @@ class DecodeBatch(Generic[RequestT]):
         return steps
 
     def new_blocks(self, steps: int) -> int:
-        """Return the number of KV blocks that the next `steps` steps take."""
+        """Return the number of KV blocks that the batch takes in the next `steps` steps."""
         size, boundaries = self._block_tokens, self._boundaries
         if steps == 1:
             return boundaries[(self.steps + 1) % size]
@@ -135,7 +133,7 @@ class DecodeBatch(Generic[RequestT]):
         return cycles * len(self.requests) + partial
 
     def steps_that_fit(self, wanted: int, available: int) -> int:
-        """Return the number of the next `wanted` steps that are possible with `available` free KV blocks."""
+        """Return the number of steps, at most `wanted`, for which `available` free KV blocks suffice."""
         size, batch = self._block_tokens, len(self.requests)
         if (wanted // size + 1) * batch <= available:
             return wanted
@@ -148,7 +146,7 @@ class DecodeBatch(Generic[RequestT]):
         raise AssertionError("a whole cycle of steps takes one block per request")
 
     def _slow_down(self) -> None:
-        """Set the factor on the step time to the factor of the slowest request in the batch."""
+        """Multiply the fixed cost of a step by the largest `slow_factor` in the batch."""
         self._fixed = self._cost.fixed * max(self._slow.values(), default=1.0)
 
     def _boundary(self, request: RequestT) -> int:

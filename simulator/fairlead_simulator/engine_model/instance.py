@@ -1,10 +1,11 @@
-"""One model engine, which processes its requests step by step. Its caller must call it when a step ends.
+"""One model engine, which processes its requests step by step. The engine has no clock, so its caller must report to it
+when a step ends.
 
-A step in progress is never undone: arrivals and cancellations take effect at its end. A run of several steps that are
-computed at once is cut short there.
+A step in progress is never undone: arrivals and cancellations take effect at its end. If several steps are computed at
+once, as a run, the run is cut short at the end of the step in progress.
 
-Left out of the model: a chunked prompt takes all its blocks when its first chunk is computed; the sequences of a batch
-share the fixed cost of a step but otherwise do not speed each other up.
+Two simplifications: a chunked prompt takes all its blocks when its first chunk is computed; and the sequences of a
+batch gain nothing from being computed together except that they share the fixed cost of a step.
 """
 
 from typing import Generic
@@ -18,8 +19,8 @@ from fairlead_simulator.engine_model.steps import EngineStep, StepKind, StepResu
 
 
 class Instance(Generic[RequestT]):
-    """A model engine called `name`. The caller must call `step_ended` at the time `ends_at`; `version` changes whenever
-    `ends_at` does.
+    """A model engine called `name`. The caller must call `step_ended` at the time `ends_at`. `version` increases
+    whenever `ends_at` changes.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Instance(Generic[RequestT]):
         self._scheduler = StepScheduler(settings, self._occupancy)
         self._step: EngineStep[RequestT] | None = None
         self._aborted: set[RequestT] = set()
-        """Requests that were aborted while they were being computed."""
+        """Requests that were aborted during the step in progress; the engine drops them at the end of the step."""
 
     @property
     def ends_at(self) -> float | None:
@@ -52,7 +53,7 @@ class Instance(Generic[RequestT]):
 
     @property
     def running(self) -> int:
-        """Number of requests that hold KV memory in this engine."""
+        """Number of requests that this engine prefills, decodes, or is sending to another instance."""
         return self._occupancy.running
 
     @property
@@ -66,11 +67,11 @@ class Instance(Generic[RequestT]):
 
     @property
     def largest_step_tokens(self) -> int:
-        """The largest number of tokens in any step so far, with chunked prefill."""
+        """The largest number of tokens in any step so far; counted only with chunked prefill, else 0."""
         return self._scheduler.largest_step_tokens
 
     def has(self, request: RequestT) -> bool:
-        """Return whether the request is waiting, computed or kept in this engine."""
+        """Return whether the request waits in this engine, is being computed, or is being sent to another instance."""
         return self._occupancy.has(request)
 
     def sends(self, request: RequestT) -> bool:
@@ -80,12 +81,12 @@ class Instance(Generic[RequestT]):
         return request in self._occupancy.leaving
 
     def generated(self, request: RequestT) -> int:
-        """Return the number of answer tokens so far, up to the last step that was counted."""
+        """Return the number of answer tokens of the request so far, up to the last step that was counted."""
         batch = self._occupancy.batch
         return request.generated + (batch.steps - request.joined_step if request in batch.requests else 0)
 
     def submit(self, request: RequestT, now: float) -> None:
-        """Add a request that arrives, to be prefilled."""
+        """Add a new request, whose prompt this engine must prefill."""
         request.phase = Phase.WAITING
         request.instance = self.name
         self._occupancy.wait(request)
@@ -120,7 +121,7 @@ class Instance(Generic[RequestT]):
         self._stir(now)
 
     def die(self) -> list[RequestT]:
-        """Stop the engine, which loses all its requests. Return the lost requests, in any order."""
+        """Stop the engine and drop all its requests. Return the dropped requests, in any order."""
         lost = self._occupancy.everyone()
         self._occupancy = Occupancy(self.settings, self.memory, None)
         self._step = None
@@ -128,8 +129,8 @@ class Instance(Generic[RequestT]):
         return lost
 
     def count_steps(self, now: float) -> None:
-        """Count the steps of the present run that have ended by `now`, so that all figures are current. The end of the
-        run does not change.
+        """Count the steps of the present run that have ended by `now`, so that figures such as `generated` are current.
+        The time at which the run ends does not change.
         """
         step, occupancy = self._step, self._occupancy
         done = 0 if step is None else step.over_by(now, occupancy.batch)
@@ -188,8 +189,8 @@ class Instance(Generic[RequestT]):
             self.version += 1
 
     def _stir(self, now: float) -> None:
-        """React to a request that arrived or left: begin a step if the engine is idle; otherwise end a run of decode
-        steps after the step in progress.
+        """React to a request that arrived or left. If the engine is idle, begin a step. Otherwise end a run of decode
+        steps after the step in progress, if a waiting request may be admitted then.
         """
         if self._step is None:
             self._begin(now)
@@ -217,8 +218,8 @@ class Instance(Generic[RequestT]):
         return batch.take(steps)
 
     def _count_chunks(self, step: EngineStep[RequestT], steps: int) -> None:
-        """Count the finished steps of a run with a chunked prompt: the prompt's computed tokens and the blocks of the
-        decode batch.
+        """Count the finished steps of a run that also computes a chunked prompt: add the prompt's computed tokens, and
+        take the blocks that the decode batch needed.
         """
         request, tokens = step.chunks[0]
         request.prefilled += tokens * steps

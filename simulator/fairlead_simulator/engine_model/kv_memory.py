@@ -1,9 +1,10 @@
 """KV memory of one instance: the blocks of running requests, and the prefix cache in the remaining memory.
 
-Prefixes are identified by the trace's block ids (512 tokens each); memory is counted in the engine's blocks, which are
-smaller. A prefix block is pinned while a running request uses it, and otherwise cached. When running requests need
-room, cached blocks are evicted in the order in which they were released, the last block of a prompt first. A request
-holds all leading blocks of its prompt, so a memory that holds a block also holds all blocks before it.
+Prefixes are identified by the trace's block ids, of 512 tokens each (prefix blocks). Memory is counted in the engine's
+own blocks, which are smaller (engine blocks). A prefix block is pinned while a running request uses it; otherwise it is
+only cached. When running requests need room, cached blocks are evicted, first the block that was released first. The
+blocks of one prompt are released from the last to the first. A request holds all leading blocks of its prompt, so a
+memory that holds a block also holds all blocks before it.
 """
 
 from collections.abc import Container, Sequence
@@ -14,7 +15,7 @@ PREFIX_BLOCK_TOKENS = 512
 
 
 class PrefixCacheWatcher(Protocol):
-    """An observer that is notified when prefix blocks become reusable, and when they no longer are."""
+    """An observer that is notified when prefix blocks become reusable and when they are evicted."""
 
     def stored(self, parent: int | None, blocks: Sequence[int]) -> None:
         """Record that consecutive blocks of a prompt were stored after the block `parent` (None: at the beginning of
@@ -26,14 +27,16 @@ class PrefixCacheWatcher(Protocol):
 
 
 def tell_stored(watcher: PrefixCacheWatcher, blocks: Sequence[int], first: int) -> None:
-    """Report to the watcher that the blocks of a prompt from index `first` on are stored, if there are any."""
+    """Report to the watcher that a prompt's blocks from index `first` on were stored. Does nothing if there are no such
+    blocks.
+    """
     if first < len(blocks):
         watcher.stored(blocks[first - 1] if first else None, blocks[first:])
 
 
 def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: Container[int] = ()) -> int:
-    """Return the number of leading blocks that are in `known` or `also`, at most `limit`. They are found by bisection,
-    because each of the two holds only whole prefixes.
+    """Return the number of leading blocks that are in `known` or `also`, at most `limit`. The number is found by
+    bisection, which is correct because `known` and `also` together hold only whole prefixes.
     """
     if limit < 1 or (blocks[0] not in known and blocks[0] not in also):
         return 0
@@ -49,10 +52,10 @@ def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: 
 
 
 class KvMemory:
-    """A memory of `capacity` engine blocks of `block_tokens` tokens each. Raises ValueError if a prefix block is not a
-    multiple of an engine block.
+    """A memory of `capacity` engine blocks of `block_tokens` tokens each. Raises ValueError unless a whole number of
+    engine blocks fills a prefix block.
 
-    With `caching` off, blocks are freed when their request ends (a cache in host memory is used instead).
+    If `caching` is off, a request's blocks are freed when the request ends, because the prefix cache is in host memory.
     """
 
     __slots__ = ("_idle", "_pinned", "_shared", "_watcher", "caching", "capacity", "evicted", "per_prefix_block", "private")
@@ -65,14 +68,14 @@ class KvMemory:
         self.per_prefix_block = PREFIX_BLOCK_TOKENS // block_tokens
         self.caching = caching
         self.private = 0
-        """Number of engine blocks of running requests that no other request can use."""
+        """Number of engine blocks that each belong to a single running request and cannot be shared."""
         self.evicted = 0
         self._pinned: set[int] = set()
         self._shared: dict[int, int] = {}
-        """For pinned blocks with several users: the number of requests that use the block, minus one."""
+        """Pinned block that several requests use → number of these requests, minus one."""
         self._idle: dict[int, None] = {}
-        """Cached blocks that no request uses, in the order of their release. A plain dict, because blocks are added and
-        removed many at a time, for which it is faster than an OrderedDict.
+        """Cached blocks that no request uses, in the order of their release. It is a plain dict and not an OrderedDict,
+        because blocks are added and removed many at a time, and a dict does this faster.
         """
 
     @property
@@ -82,12 +85,14 @@ class KvMemory:
 
     @property
     def available(self) -> int:
-        """Number of engine blocks that could be allocated now, if necessary by evicting cached blocks."""
+        """Number of engine blocks that could be allocated now, including the blocks that eviction from the cache would
+        free.
+        """
         return self.capacity - self.private - len(self._pinned) * self.per_prefix_block
 
     @property
     def cached(self) -> int:
-        """Number of prefix blocks that no request is using."""
+        """Number of cached prefix blocks that no request uses."""
         return len(self._idle)
 
     @property
@@ -100,8 +105,8 @@ class KvMemory:
         return leading_run(blocks, limit, self._idle, self._pinned)
 
     def fits(self, blocks: Sequence[int], hits: int, total: int, reserve: int) -> bool:
-        """Return whether a request of `total` engine blocks fits while `reserve` blocks stay free; `hits` of its prefix
-        blocks are already in memory.
+        """Return whether a request that needs `total` engine blocks fits, with `reserve` engine blocks left free. The
+        first `hits` of its prefix blocks are already in memory.
         """
         available = self.available - reserve
         if total <= available:
@@ -110,15 +115,17 @@ class KvMemory:
         return total - in_use * self.per_prefix_block <= available
 
     def admit(self, blocks: Sequence[int], hits: int, total: int) -> None:
-        """Pin the `hits` prefix blocks that are in memory, and allocate the other engine blocks of the request; `total`
-        is the number of all its engine blocks.
+        """Pin the request's first `hits` prefix blocks, which are already in memory, and allocate the rest of the
+        `total` engine blocks that it needs.
         """
         for block in blocks[:hits]:
             self._pin(block)
         self.allocate(total - hits * self.per_prefix_block)
 
     def allocate(self, count: int) -> None:
-        """Take engine blocks for a running request; the caller has checked that the blocks are available."""
+        """Allocate `count` engine blocks to a running request, evicting cached blocks if necessary. The caller has
+        checked that enough blocks are available.
+        """
         self.private += count
         excess = self.private + (len(self._pinned) + len(self._idle)) * self.per_prefix_block - self.capacity
         if excess > 0:
@@ -132,8 +139,8 @@ class KvMemory:
                 self._watcher.removed(oldest)
 
     def publish(self, blocks: Sequence[int], held: int, full: int) -> int:
-        """Let other requests use the prefix blocks with indexes from `held` to `full`, which a prefill has computed.
-        Return the number of prefix blocks that the request now holds.
+        """Let other requests use the prefix blocks with the indexes from `held` to `full` (excluded), which a prefill
+        has computed. Return the number of prefix blocks that the request now holds.
         """
         if not self.caching or full <= held:
             return held
@@ -149,7 +156,7 @@ class KvMemory:
         return full
 
     def adopt(self, blocks: Sequence[int]) -> None:
-        """Cache blocks fetched from another instance, evicting older blocks."""
+        """Cache prefix blocks that were fetched from another instance, evicting older blocks if necessary."""
         idle = self._idle
         if self._watcher is not None:
             tell_stored(self._watcher, blocks, self.match(blocks, len(blocks)))
@@ -161,8 +168,8 @@ class KvMemory:
         self.allocate(0)
 
     def release(self, blocks: Sequence[int], held: int, private: int) -> None:
-        """Release the blocks of a request that left: its prefix blocks become cached, to be evicted last block first;
-        its private blocks become free.
+        """Release the blocks of a request that left. Its first `held` prefix blocks stay cached unless another request
+        uses them, and the last of them is evicted first. Its `private` engine blocks become free.
         """
         shared = self._shared
         first = 0

@@ -1,5 +1,5 @@
-"""The interface of an engine's KV memory, for prompts given as block ids of a trace or as text; and the interface of
-observers, such as metrics, that need to know more than when requests begin and end.
+"""Two interfaces. `EngineMemory` is an engine's KV memory, whether prompts are given as a trace's block ids or as text.
+`EngineObserver` is for observers, such as metrics, that need every event of an engine.
 """
 
 from typing import Protocol, TypeVar
@@ -16,37 +16,41 @@ class EngineMemory(Protocol[MemoryRequestT]):
 
     @property
     def available(self) -> int:
-        """Number of engine blocks that could be allocated now, if necessary by evicting cached blocks."""
+        """Number of engine blocks that could be allocated now, including the blocks that eviction from the cache would
+        free.
+        """
 
     @property
     def usage(self) -> float:
         """Share of the capacity held by requests, 0 to 1; blocks that are only cached count as free."""
 
     def hit_tokens(self, request: MemoryRequestT) -> int:
-        """Return the number of leading tokens of the request's context that need not be computed. The last token is
-        never included, because its logits are needed.
+        """Return the number of leading tokens of the request's context that are cached and need not be computed. The
+        last token always counts as not cached, because the engine needs its logits.
         """
 
     def loaded_tokens(self, request: MemoryRequestT, hit_tokens: int) -> int:
-        """Return the number of hit tokens that must be loaded from host memory. Called before `take_in`."""
+        """Return the number of the `hit_tokens` that must be loaded from host memory. Must be called before
+        `take_in`.
+        """
 
     def take_in(self, request: MemoryRequestT, hit_tokens: int, reserve: int) -> bool:
-        """Give the request blocks for its context if they fit while `reserve` blocks stay free. Return whether they
-        fit; if not, nothing changes.
+        """Give the request blocks for its context if the blocks fit, with `reserve` blocks left free. Return whether
+        they fit; if not, nothing changes.
         """
 
     def allocate(self, blocks: int) -> None:
-        """Take blocks for tokens that are decoded, or give blocks back if `blocks` is negative.
+        """Allocate `blocks` blocks for decoded tokens, or free blocks if the number is negative.
 
-        The caller has checked that the blocks are available.
+        The caller has checked that enough blocks are available.
         """
 
     def computed(self, request: MemoryRequestT) -> None:
         """Let other requests use the whole blocks of a request after its prefill."""
 
     def let_go(self, request: MemoryRequestT, stored_tokens: int) -> None:
-        """Release a request that leaves with `stored_tokens` tokens stored: blocks that other requests could use stay
-        cached.
+        """Release the blocks of a request that leaves with `stored_tokens` tokens in memory. Blocks that other requests
+        could use stay cached.
         """
 
 
@@ -59,11 +63,11 @@ class EngineObserver(Protocol[ObservedRequestT]):
     """
 
     def admitted(self, request: ObservedRequestT, now: float) -> None:
-        """Record that a request was scheduled for the first time; its `hit_tokens` are known."""
+        """Record that the engine scheduled a request for the first time. The request's `hit_tokens` is set before."""
 
     def prefilled(self, request: ObservedRequestT, now: float) -> None:
-        """Record that a prompt was computed, or was computed again after a preemption: the request has one more
-        token.
+        """Record that a request's context was computed, for the first time or again after a preemption. The request has
+        one more token.
         """
 
     def decoded(self, sequences: int, steps: int, first_end: float, last_end: float) -> None:
@@ -75,7 +79,7 @@ class EngineObserver(Protocol[ObservedRequestT]):
         """Record that a request left the decode batch, because it finished, was preempted or was aborted."""
 
     def preempted(self, request: ObservedRequestT) -> None:
-        """Record that the request was preempted and waits to be computed again."""
+        """Record that the request was preempted and now waits until its context is computed again."""
 
     def finished(self, request: ObservedRequestT, now: float) -> None:
         """Record that the request has all its tokens."""

@@ -1,4 +1,4 @@
-"""The requests in one engine, from the waiting list to the decode batch, and the memory that they hold."""
+"""The requests in one engine, from the waiting list to the decode batch, and the memory that these requests hold."""
 
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -14,8 +14,8 @@ _PRIORITY = attrgetter("priority")
 
 
 class Occupancy(Generic[RequestT]):
-    """The lists of one engine's requests. A request is in one of `waiting`, `arriving`, `prefilling`, `batch` and
-    `leaving`, or has ended.
+    """The requests of one engine, by state. A request that has not ended is in exactly one of `waiting`, `arriving`,
+    `prefilling`, `batch` and `leaving`.
     """
 
     def __init__(self, settings: EngineSettings, memory: EngineMemory[RequestT], observer: EngineObserver[RequestT] | None) -> None:
@@ -23,20 +23,19 @@ class Occupancy(Generic[RequestT]):
         self.observer = observer
         self.waiting: deque[RequestT] = deque()
         self.arriving: deque[RequestT] = deque()
-        """Requests that were prefilled on another instance. Their KV blocks have arrived, and they wait for room to
-        decode.
+        """Requests that were prefilled on another instance. Their KV blocks have arrived, and they wait until memory is
+        free for decoding them.
         """
         self.prefilling: list[RequestT] = []
         self.batch: DecodeBatch[RequestT] = DecodeBatch(settings.decode, settings.block_tokens)
         self.leaving: set[RequestT] = set()
         """Requests that were prefilled in this engine, and whose KV blocks are being sent to another instance."""
         self.kept: set[RequestT] = set()
-        """Requests that have finished in this engine and whose KV blocks are kept for another engine that may fetch
-        them. They are in no other list.
+        """Finished requests whose KV blocks stay in memory, because another engine may fetch them. These requests are
+        in no other list.
         """
         self.blocked = False
-        """Whether the oldest waiting prompt was found not to fit, and nothing has happened afterwards that could change
-        this.
+        """Whether the first waiting prompt was found not to fit, and nothing has happened since that could make it fit.
         """
         self.preemptions = 0
         self._block_tokens = settings.block_tokens
@@ -46,7 +45,9 @@ class Occupancy(Generic[RequestT]):
 
     @property
     def running(self) -> int:
-        """Number of requests that hold KV memory in this engine."""
+        """Number of requests that are prefilled, decoded or being sent to another instance. `kept` requests are not
+        counted.
+        """
         return len(self.batch.requests) + len(self.prefilling) + len(self.leaving)
 
     @property
@@ -55,7 +56,7 @@ class Occupancy(Generic[RequestT]):
         return self.running >= self._max_sequences
 
     def has(self, request: RequestT) -> bool:
-        """Return whether the request is in any list of this engine."""
+        """Return whether the engine has the request and the request has not ended."""
         return (
             request in self.batch.requests
             or request in self.leaving
@@ -65,11 +66,13 @@ class Occupancy(Generic[RequestT]):
         )
 
     def everyone(self) -> list[RequestT]:
-        """Return all requests in this engine, in any order."""
+        """Return all requests of this engine that have not ended, in any order."""
         return [*self.waiting, *self.arriving, *self.leaving, *self.prefilling, *self.batch.requests]
 
     def wait(self, request: RequestT) -> None:
-        """Let a request wait behind all requests of the same or a lower number (`EngineRequest.priority`)."""
+        """Add the request to the waiting list, behind all requests whose priority number (`EngineRequest.priority`) is
+        equal to or lower than its own.
+        """
         waiting = self.waiting
         if not waiting or waiting[-1].priority <= request.priority:
             waiting.append(request)
@@ -79,8 +82,8 @@ class Occupancy(Generic[RequestT]):
             self.blocked = self.blocked and place > 0
 
     def admit(self, hit_tokens: int, now: float) -> bool:
-        """Admit the oldest waiting prompt for prefill if it fits, and return whether it did; if not, it blocks the
-        prompts behind it.
+        """Admit the first waiting prompt for prefill if it fits, and return whether it fits. If it does not fit, the
+        prompts behind it wait too.
         """
         request = self.waiting[0]
         if not self.memory.take_in(request, hit_tokens, self._watermark if self.running else 0):
@@ -97,7 +100,9 @@ class Occupancy(Generic[RequestT]):
         return True
 
     def admit_arriving(self) -> None:
-        """Admit requests that were prefilled on another instance, in order, as long as they fit."""
+        """Admit requests that were prefilled on another instance, in the order of their arrival, until one does not
+        fit.
+        """
         memory = self.memory
         while self.arriving and not self.full:
             request = self.arriving[0]
@@ -109,7 +114,9 @@ class Occupancy(Generic[RequestT]):
             self.batch.join(request)
 
     def withdraw(self, request: RequestT) -> bool:
-        """Remove an aborted request that waits and holds no memory. Return False if it is not waiting."""
+        """Remove an aborted request that holds no memory, because it is waiting or has arrived from another instance.
+        Return False if the request is in neither state.
+        """
         if request in self.waiting:
             self.blocked = self.blocked and request is not self.waiting[0]
             self.waiting.remove(request)
@@ -121,18 +128,18 @@ class Occupancy(Generic[RequestT]):
         return True
 
     def drop_prefilling(self, request: RequestT) -> None:
-        """Release an aborted request whose prompt was being computed."""
+        """Remove an aborted request whose prompt was being computed, and free its memory."""
         self.prefilling.remove(request)
         self.let_go(request, request.context_tokens)
         self._tell_aborted(request)
 
     def drop_decoding(self, request: RequestT) -> None:
-        """Release an aborted request in the decode batch."""
+        """Remove an aborted request from the decode batch, and free its memory."""
         self.leave_batch(request)
         self._tell_aborted(request)
 
     def leave_batch(self, request: RequestT) -> None:
-        """Remove from the decode batch a request that gets no more tokens, and release its memory."""
+        """Remove a request from the decode batch, and free its memory."""
         self.batch.leave(request)
         if self.observer is not None:
             self.observer.stopped_decoding(request)
@@ -140,13 +147,14 @@ class Occupancy(Generic[RequestT]):
         self.let_go(request, request.context_tokens - 1)
 
     def let_go(self, request: RequestT, stored_tokens: int) -> None:
-        """Free a request's memory. The oldest waiting prompt may fit afterwards."""
+        """Free a request's memory, and clear `blocked`, because the first waiting prompt may fit now."""
         self.memory.let_go(request, stored_tokens)
         self.blocked = False
 
     def preempt_latest(self) -> None:
-        """Preempt a request because there are no free blocks: among the requests with the highest priority number, the
-        request that joined the batch last. It returns to the front of the waiting requests with its number.
+        """Preempt a request of the decode batch, because no blocks are free: among the requests with the highest
+        priority number, the request that joined the batch last. It returns to the waiting list, in front of all
+        requests with the same priority number.
         """
         request = max(reversed(self.batch.requests), key=_PRIORITY)
         self.leave_batch(request)

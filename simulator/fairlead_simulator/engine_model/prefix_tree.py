@@ -1,12 +1,12 @@
-"""The KV cache of one engine: a pool of fixed-size blocks, and the prefix tree of the blocks whose content is known.
+"""The KV cache of one engine: a pool of fixed-size blocks, and a prefix tree of the blocks whose content is known.
 
-A block is identified by its content and everything before it, as in a chain of block hashes. Here the chain is a radix
-tree over the prompt bytes, so a prompt of a megabyte is matched by a few memory comparisons instead of sixteen thousand
-hashes. Every node is a sequence of whole blocks.
+A block is identified by its content and by everything before it, as in a chain of block hashes. This module does not
+hash: it uses a radix tree over the bytes of the prompts. So a few memory comparisons match a prompt of a megabyte,
+which would need sixteen thousand hashes. Every node is a sequence of whole blocks.
 
-Three kinds of blocks add up to the capacity: free, private (of one request, content not shared) and tree blocks. Tree
-blocks that a request holds are pinned. The others are cached, and are evicted in the order in which they were released,
-the last block of a chain first.
+Every block of the capacity is free, private (it belongs to one request, and its content is not shared) or in the tree.
+Tree blocks that a request holds are pinned. The other tree blocks are cached. Cached blocks are evicted in the order in
+which they were released, and the last block of a chain is released first.
 """
 
 from collections import OrderedDict
@@ -15,23 +15,25 @@ from typing import Protocol
 
 
 class BlockWatcher(Protocol):
-    """An observer that is notified when blocks become known and when they are forgotten; it gives each block a name."""
+    """An observer that is notified when blocks are added to the prefix tree and when they are removed. It gives each
+    block a name.
+    """
 
     def stored(self, parent: bytes | None, text: bytes) -> tuple[bytes, ...]:
-        """Record that whole blocks with this text became known, after the block named `parent` (None: at the beginning
-        of the prompt). Return names for the blocks.
+        """Record that whole blocks with this text were added after the block named `parent` (None: at the beginning of
+        the prompt). Return the names of the new blocks.
         """
 
     def removed(self, names: Sequence[bytes]) -> None:
         """Record that blocks were evicted, in this order."""
 
     def cleared(self) -> None:
-        """Record that all blocks were forgotten at once."""
+        """Record that all blocks were removed at once."""
 
 
 class PrefixNode:
-    """A sequence of blocks below the node `parent`. Owned by the pool; requests only hold a reference to their deepest
-    node.
+    """A sequence of blocks that follow the blocks of the node `parent`. Nodes belong to the pool; a request has a
+    reference to its deepest node only.
     """
 
     __slots__ = ("blocks", "children", "label", "names", "parent", "references")
@@ -57,18 +59,18 @@ class KvBlockPool:
         self.pinned_blocks = 0
         self.cached_blocks = 0
         self.evicted_blocks = 0
-        """Number of blocks that were evicted because there was no room, counted from the start."""
+        """Number of blocks evicted since the pool was created."""
         self._root = PrefixNode(None, b"", 0, 1)
         self._released: OrderedDict[PrefixNode, None] = OrderedDict()
 
     @property
     def available(self) -> int:
-        """Number of blocks that could be allocated now: free blocks, and cached blocks that may be evicted."""
+        """Number of blocks that could be allocated now: the free blocks and the cached blocks."""
         return self.capacity - self.private_blocks - self.pinned_blocks
 
     @property
     def free_blocks(self) -> int:
-        """Number of blocks without content."""
+        """Number of blocks that are neither private nor in the tree."""
         return self.available - self.cached_blocks
 
     @property
@@ -77,8 +79,8 @@ class KvBlockPool:
         return (self.private_blocks + self.pinned_blocks) / self.capacity
 
     def match(self, text: bytes, limit_blocks: int) -> tuple[int, int]:
-        """Return the number of leading blocks of `text` that are known (at most `limit_blocks`), and the number of
-        these blocks that are only cached, and would become pinned.
+        """Return two numbers: the leading blocks of `text` that are in the tree (at most `limit_blocks`), and the
+        blocks among these that no request holds, so that `pin` would take them from the cache.
         """
         known, unpinned = 0, 0
         node = self._root
@@ -96,13 +98,15 @@ class KvBlockPool:
         return known, unpinned
 
     def pin(self, text: bytes, limit_blocks: int) -> tuple[PrefixNode, int]:
-        """Pin the known leading blocks of `text`, at most `limit_blocks`. Return the deepest node, which must be passed
-        to `release`, and the number of blocks.
+        """Pin the leading blocks of `text` that are in the tree, at most `limit_blocks`. Return the deepest node, which
+        must be passed to `release` later, and the number of pinned blocks.
         """
         return self._descend(self._root, text, 0, limit_blocks)
 
     def allocate(self, blocks: int) -> None:
-        """Take private blocks, evicting cached blocks if too few are free. The caller has checked `available`."""
+        """Allocate private blocks, evicting cached blocks if too few blocks are free. Raises ValueError if there are
+        not enough; the caller has checked `available`.
+        """
         if blocks > self.available:
             raise ValueError(f"{blocks} blocks asked, {self.available} available")
         missing = blocks - self.free_blocks
@@ -111,17 +115,18 @@ class KvBlockPool:
         self.private_blocks += blocks
 
     def free(self, blocks: int) -> None:
-        """Give private blocks back; their content is forgotten."""
+        """Return a request's private blocks to the pool as free blocks. Raises ValueError if fewer than `blocks` blocks
+        are private.
+        """
         if blocks > self.private_blocks:
             raise ValueError(f"{blocks} blocks given back, only {self.private_blocks} are private")
         self.private_blocks -= blocks
 
     def share(self, node: PrefixNode, known_blocks: int, text: bytes, blocks: int) -> PrefixNode:
-        """Make the request's private blocks with indexes from `known_blocks` to `blocks` of `text`, which follow
-        `node`, known and pinned. Return the new deepest node.
+        """Move a request's private blocks into the tree, where they are pinned: the blocks of `text` with the indexes
+        from `known_blocks` to `blocks` (excluded), which follow `node`. Return the request's new deepest node.
 
-        If another request has made the same blocks known in the meantime, those are used and the private copies are
-        freed.
+        If another request has already added equal blocks, those blocks are pinned and the private copies are freed.
         """
         if blocks <= known_blocks:
             return node
@@ -138,8 +143,8 @@ class KvBlockPool:
         return deepest
 
     def release(self, node: PrefixNode) -> None:
-        """Release the chain that ends in `node`; blocks that no other request holds become cached, to be evicted last
-        block first.
+        """Release all blocks from the root to `node`. Blocks that no other request holds become cached; the last of
+        them is evicted first.
         """
         current: PrefixNode | None = node
         while current is not None and current.parent is not None:
@@ -151,7 +156,9 @@ class KvBlockPool:
             current = current.parent
 
     def forget(self) -> bool:
-        """Forget all cached blocks at once. While a request holds blocks, forget nothing and return False."""
+        """Remove all cached blocks at once, and return True. If a request holds blocks, remove nothing and return
+        False.
+        """
         if self.pinned_blocks or self.private_blocks:
             return False
         self._root = PrefixNode(None, b"", 0, 1)
@@ -166,8 +173,8 @@ class KvBlockPool:
         return node.children.get(text[start : start + self.block_bytes])
 
     def _shared_blocks(self, node: PrefixNode, text: bytes, known: int, limit: int) -> int:
-        """Return the number of leading blocks that the node shares with `text` from block `known` on, at most `limit`.
-        The result is at least 1, because the node was found by its first block.
+        """Return the number of leading blocks of `node` that equal the blocks of `text` from block `known` on, at most
+        `limit`. The number is at least 1, because the node was found by its first block.
         """
         start = known * self.block_bytes
         if node.blocks <= limit and text.startswith(node.label, start):
@@ -202,8 +209,8 @@ class KvBlockPool:
         node.references += 1
 
     def _split(self, node: PrefixNode, blocks: int) -> PrefixNode:
-        """Insert a new node above `node` with the first `blocks` blocks of `node`. `node` keeps its other blocks, its
-        holders and its position in the order of eviction.
+        """Move the first `blocks` blocks of `node` to a new node above it, and return the new node. `node` keeps its
+        other blocks, its holders and its position in the order of eviction.
         """
         parent = node.parent
         assert parent is not None, "the root has no blocks to split"

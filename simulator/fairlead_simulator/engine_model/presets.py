@@ -1,9 +1,9 @@
-"""Presets: each describes one instance, of a known hardware and model, as data.
+"""Presets of engines as data. Each preset describes one instance with a known hardware and a known model.
 
-Constants marked (measured) are from the named publications or their code; those marked (estimated) are computed here
-from the hardware's bandwidth and memory. No preset was compared with a real engine, so all are called estimated
-wherever they are shown. Where data sheets could be compared with a real engine, they were wrong by a factor of two to
-three (docs/simulator.md, "Fit the engine to yours").
+Constants marked (measured) are from the publication that the preset names, or from its code. Constants marked
+(estimated) are computed from the hardware's bandwidth and memory. No preset was compared with a real engine, so all are
+called estimated wherever they are shown. Where figures from data sheets could be compared with a real engine, they were
+wrong by a factor of two to three (docs/simulator.md, "Fit the engine to yours").
 """
 
 from collections.abc import Sequence
@@ -18,35 +18,37 @@ from fairlead_simulator.traces.rows import TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePreset(EngineSettings):
-    """The engine of an instance, and figures about its environment. `dram_tokens` None = the prefix cache is in GPU
-    memory.
+    """The settings of an instance's engine, with the properties of its environment: caches in host memory, the link to
+    other instances, and the SLO's targets.
     """
 
     name: str
     about: str
     dram_tokens: int | None
-    """Capacity in tokens of a prefix cache in host memory, from which hits are loaded at `dram_seconds_per_token`; None
-    = no such cache.
+    """Capacity in tokens of a prefix cache in host memory instead of GPU memory. Its hits are loaded at
+    `dram_seconds_per_token`. None = the prefix cache is in GPU memory.
     """
     host_tokens: int = 0
-    """Capacity in tokens of a second cache in host memory behind the cache in GPU memory; 0 = no such cache."""
+    """Capacity in tokens of a second prefix cache, in host memory, that extends the cache in GPU memory; 0 = no second
+    cache.
+    """
     eviction: Eviction = "lru"
-    """The rule by which the cache in host memory evicts blocks. The cache in GPU memory always evicts the block that
-    was released longest ago.
+    """The rule by which a prefix cache of `dram_tokens` evicts blocks. The other caches always evict the least recently
+    used block.
     """
     max_input_tokens: int | None
-    """Prompts of at least this many tokens cannot run on the instance; None = no limit."""
+    """Limit on the prompt length: prompts of this many tokens or more cannot run on the instance; None = no limit."""
     transfer: TransferCost
     slo_ttft_seconds: float
     slo_tpot_seconds: float
     is_estimated: bool = True
-    """Whether the costs come from publications and data sheets, as in all presets, and not from a fit to requests of a
-    real engine (`fairlead_simulator.engine_fit`).
+    """Whether the costs come from publications and data sheets. True for all presets; False for costs that were fitted
+    to requests of a real engine (`fairlead_simulator.engine_fit`).
     """
 
     @property
     def origin(self) -> str:
-        """The preset's name and whether its figures are estimated or fitted."""
+        """The preset's name, followed by "(estimated)" or "(fitted)" for its costs."""
         return f"{self.name} (estimated)" if self.is_estimated else f"{self.name} (fitted)"
 
     def at_speed(self, speed: float) -> "EnginePreset":
@@ -152,31 +154,31 @@ def preset(name: str) -> EnginePreset:
 
 
 MOST_BUSY = 0.9
-"""Maximum share of an engine's time that its prefills may take for its decode step times to be estimated; above it they
-would be a guess.
+"""Maximum share of an engine's time that prefills are assumed to take when its decode step time is estimated. With a
+larger share, too little time would be left for a meaningful estimate.
 """
 FURTHEST = 20.0
-"""Maximum factor, up or down, by which a model's costs are scaled. A larger factor would mean that the model describes
-another engine.
+"""Maximum factor by which a model's decode costs may be multiplied or divided. A larger factor would mean that the
+model describes another engine.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsualLoad:
-    """The mean load that arrives at one instance of a pool."""
+    """The mean load of one instance of a pool."""
 
     requests_per_second: float
     output_tokens: float
     """Mean output tokens of a request."""
     context_tokens: float
-    """Mean number of context tokens of a sequence, over the time of its decode."""
+    """Mean number of tokens in a sequence's context while the sequence is decoded."""
     prefill_seconds: float
     """Mean seconds of a request's prefill, which computes the uncached part of its prompt."""
 
 
 def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePreset, requests_per_second: float) -> UsualLoad:
-    """Return the mean load of an instance that gets `requests_per_second` of these requests; `hits` are each request's
-    hits in an infinite cache.
+    """Return the mean load of an instance that gets `requests_per_second` requests like `rows`. `hits` has the prompt
+    tokens of each row that an unlimited cache would hold.
     """
     outputs = sum(row.output_length for row in rows)
     contexts = sum(row.output_length * (row.input_length + row.output_length / 2) for row in rows)
@@ -190,14 +192,15 @@ def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePres
 
 
 def with_measured_steps(engine: EnginePreset, step_seconds: float, load: UsualLoad, *, prefills: bool) -> EnginePreset | None:
-    """Return the engine with its decode costs scaled so that its steps take as long as those measured in a pool; None
-    if the model is too far off. `prefills` says whether the instances compute prompts too.
+    """Return the engine with its decode costs scaled to `step_seconds`, the time per output token measured in a pool;
+    None if the costs would have to change by more than a factor of `FURTHEST`. `prefills` says whether the instances
+    also compute prompts.
 
-    Routers measure the time per token after the first, averaged over the batches in which the token was decoded and
-    over the prefills that delayed it. A model has a cost for each step, for each sequence in it and for each token of
-    context. So the decode costs are multiplied by a factor until a step of the pool's usual batch takes the measured
-    time, less the share that prefills take. By Little's law the usual batch is the number of requests per second times
-    the duration of an answer.
+    Routers measure the mean time per output token after the first. This time includes the prefills that delay tokens. A
+    model instead has a cost for each decode step, for each sequence in the step and for each token of context.
+    Therefore all decode costs are multiplied by one factor, so that a step of the usual batch takes the measured time
+    minus the share that prefills take. By Little's law, the usual batch is the number of requests per second times the
+    duration of an answer.
     """
     busy = min(MOST_BUSY, load.requests_per_second * load.prefill_seconds) if prefills else 0.0
     batch = min(float(engine.max_sequences), max(1.0, load.requests_per_second * load.output_tokens * step_seconds))

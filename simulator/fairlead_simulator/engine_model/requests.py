@@ -6,8 +6,8 @@ from typing import TypeVar
 
 
 class Phase(Enum):
-    """The phase of a request. FINISHED, REFUSED and FAILED are final; an engine sets only the phases from WAITING to
-    FINISHED.
+    """The phase of a request. FINISHED, REFUSED and FAILED are final. An engine sets only WAITING, PREFILLING,
+    TRANSFERRING, DECODING and FINISHED.
     """
 
     PLANNED = "planned"
@@ -25,50 +25,55 @@ class Phase(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class EngineRequest:
-    """A request to generate exactly `output_tokens` tokens. Times in seconds of the engine's clock; -1 = not yet.
+    """A request to generate exactly `output_tokens` tokens. Times are in seconds of the engine's clock; -1 = not yet.
 
-    Only the engine's memory knows the prompt's content, so each kind of memory has its own kind of request.
+    The prompt's content is not part of this class. Each kind of engine memory has a subclass with the content in the
+    form that the memory needs.
     """
 
     input_tokens: int
     output_tokens: int
     """Number of tokens to generate, at least 1; the prefill produces the first token."""
     slow_factor: float = 1.0
-    """Factor on the time of the request's prefill, and of the decode steps in which it takes part; for injecting
-    failures.
+    """Factor for injecting a failure. It multiplies the request's prefill time, without the step's fixed cost, and the
+    fixed cost of each decode step in which the request takes part.
     """
 
     priority: int = 0
-    """Requests with a lower number go first, as in a vLLM started with `--scheduling-policy priority`."""
+    """The request's priority number. Requests with a lower number are admitted first, as in a vLLM started with
+    `--scheduling-policy priority`.
+    """
 
     phase: Phase = Phase.PLANNED
     instance: str = ""
     decode_instance: str | None = None
-    """The instance that decodes the answer; None = the instance that computes the prompt. If it is another instance,
-    the KV blocks are kept where they were computed until `Instance.release`.
+    """The instance that decodes the answer; None = the instance that computes the prompt. A different instance has to
+    fetch the KV blocks, so the first instance keeps them until `Instance.release`.
     """
     kept: bool = False
-    """For requests of one token: whether the KV blocks stay where they were computed until `Instance.release`, so that
-    another engine can fetch them.
+    """Whether the engine keeps the KV blocks after the request's end, until `Instance.release`, so that another engine
+    can fetch them. Only used for requests of one output token.
     """
     admitted_at: float = -1.0
     first_token_at: float = -1.0
-    """Time of the first token, for the attempt that succeeded."""
+    """Time of the first token; only the attempt that succeeded counts."""
     finished_at: float = -1.0
     hit_tokens: int = 0
     """Number of prompt tokens that were cached when the engine first admitted the request."""
     preemptions: int = 0
 
     generated: int = 0
-    """Number of tokens produced before the request joined the decode batch; `Instance.generated` returns the present
-    number.
+    """Number of tokens produced before the request last joined the decode batch. `Instance.generated` also counts the
+    tokens produced after that.
     """
     prefilled: int = 0
     """With chunked prefill: number of context tokens computed so far."""
     joined_step: int = 0
     finish_step: int = 0
     batch_place: int = 0
-    """A number that the batch gives to the request when it joins; it differs from the number before a preemption."""
+    """The number that the decode batch gives to the request when it joins. A request that joins again after a
+    preemption gets a new number.
+    """
 
     @property
     def context_tokens(self) -> int:

@@ -1,11 +1,11 @@
-"""Chooses the next step of an engine.
+"""Chooses the next step of an engine, in one of two modes.
 
-`prefill_priority` (vLLM V0, DualMap's testbed): if the oldest waiting prompt fits, a step computes waiting prompts
-only; otherwise all running requests decode. `chunked` (vLLM V1): every step decodes all running requests and fills the
-rest of its token budget with chunks of prompts.
+`prefill_priority` (vLLM V0, DualMap's testbed): if the first waiting prompt fits, the step computes only waiting
+prompts; otherwise the step decodes all running requests. `chunked` (vLLM V1): every step decodes all running requests
+and fills the rest of its token budget with chunks of prompts.
 
-Consecutive steps in which nothing changes are computed at once, as a run. For example, a batch whose first request to
-finish needs 40 more tokens decodes 40 steps.
+Consecutive steps with the same requests are computed at once, as a run. For example, if the first request of a batch to
+finish needs 40 more tokens, the next 40 decode steps are one run.
 """
 
 from typing import Generic
@@ -21,7 +21,7 @@ class StepScheduler(Generic[RequestT]):
 
     def __init__(self, settings: EngineSettings, occupancy: Occupancy[RequestT]) -> None:
         self.largest_step_tokens = 0
-        """The largest number of tokens in any step so far, with chunked prefill."""
+        """The largest number of tokens in any step so far; counted only with chunked prefill, else 0."""
         self._settings = settings
         self._occupancy = occupancy
         self._fixed_beyond_decode = max(0.0, settings.prefill.fixed - settings.decode.fixed)
@@ -61,8 +61,8 @@ class StepScheduler(Generic[RequestT]):
         return EngineStep(StepKind.PREFILL, now, now + seconds, chunks) if chunks else None
 
     def _decode_step(self, now: float) -> EngineStep[RequestT] | None:
-        """Return a run of decode steps that lasts until a request ends. A request that cannot get a block is preempted
-        before.
+        """Return a run of decode steps that lasts until a request has all its tokens, or until the free blocks are used
+        up. If not even one step has enough blocks, requests are preempted until one step has.
         """
         occupancy = self._occupancy
         batch = occupancy.batch
@@ -104,8 +104,8 @@ class StepScheduler(Generic[RequestT]):
         return step
 
     def _chunks(self, budget: int, now: float) -> tuple[list[tuple[RequestT, int]], float, int]:
-        """Return the chunks of prompts for one step (prompts already begun come first), their seconds, and the unused
-        rest of the token budget.
+        """Return the chunks of prompts for one step, their seconds, and the unused rest of the token budget. Prompts of
+        which a part is already computed come first.
         """
         settings, occupancy = self._settings, self._occupancy
         variable = settings.prefill.variable
@@ -132,8 +132,8 @@ class StepScheduler(Generic[RequestT]):
         return chunks, seconds, budget
 
     def _extend(self, step: EngineStep[RequestT], available: int) -> None:
-        """Combine a step whose budget one prompt fills with the following steps that the same prompt also fills, as
-        long as the decode batch does not change.
+        """Turn a step into a run of several steps, if one prompt takes the whole budget of the step and of the
+        following steps. The run ends when a request of the decode batch ends or when blocks are missing.
         """
         request, tokens = step.chunks[0]
         settings, batch = self._settings, self._occupancy.batch

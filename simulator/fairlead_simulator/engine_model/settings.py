@@ -10,13 +10,13 @@ Mode = Literal["prefill_priority", "chunked"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """Settings of an engine. Integers are token counts unless the name says otherwise."""
+    """Settings of an engine. Integers are numbers of tokens unless the name says otherwise."""
 
     mode: Mode
     block_tokens: int
     kv_tokens: int
-    """KV capacity of the GPU, in tokens: for running requests and, unless the prefix cache is in host memory, also for
-    the prefix cache.
+    """KV capacity of the GPU, in tokens. Running requests use it and, unless the prefix cache is in host memory, so
+    does the prefix cache.
     """
     max_batched_tokens: int
     """Maximum number of tokens in one step. A longer prompt is computed alone under `prefill_priority`, and in chunks
@@ -24,11 +24,11 @@ class EngineSettings:
     """
     max_sequences: int = 256
     dram_seconds_per_token: float = 0.0
-    """Seconds to load one token of the prefix cache from host memory, whether the whole cache or only its second tier
-    is there.
+    """Seconds to load one cached token from host memory. It applies to a prefix cache that is wholly in host memory,
+    and to one whose second tier is there.
     """
     overhead_seconds: float = 0.0
-    """Seconds that a request needs before the engine's first step: network, HTTP, tokenizer."""
+    """Seconds that a request spends on network, HTTP and tokenizer before it reaches the engine's waiting list."""
     prefill: PrefillCost
     decode: DecodeCost
 

@@ -1,4 +1,4 @@
-"""An engine's current step, and the result of a finished one."""
+"""An engine's step in progress, and the result of a finished step."""
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
@@ -22,28 +22,32 @@ class StepKind(Enum):
 
 @dataclass(slots=True)
 class EngineStep(Generic[RequestT]):
-    """A step in progress, or a run of equal steps that is computed at once. Times in seconds of the engine's clock."""
+    """A step in progress, or several steps that are computed at once (a run). Times are in seconds of the engine's
+    clock.
+    """
 
     kind: StepKind
     began_at: float
     ends_at: float
     chunks: list[tuple[RequestT, int]]
-    """The prompts, each with the number of its tokens computed per step; a run of several steps has at most one
+    """The prompts, each with the number of its tokens that one step computes. A run of several steps has at most one
     prompt.
     """
     steps: int = 1
     run_ends: list[float] = field(default_factory=list)
-    """For MIXED runs: the time at which each step ends."""
+    """For MIXED runs of several steps: the time at which each step ends; otherwise empty."""
 
     def over_by(self, now: float, batch: DecodeBatch[RequestT]) -> int:
-        """Return the number of steps of a run that have ended by `now`, without its last step."""
+        """Return the number of steps of a run that have ended by `now`. The run's last step is not counted, because
+        `step_ended` counts it.
+        """
         if self.steps < 2:
             return 0
         over = bisect_right(self.run_ends, now) if self.run_ends else batch.whole_steps(now - self.began_at)
         return min(over, self.steps - 1)
 
     def cut_short(self, now: float, batch: DecodeBatch[RequestT]) -> bool:
-        """End a run after the step in progress. Return whether that is earlier than planned."""
+        """End a run after the step in progress. Return whether the run now ends earlier than planned."""
         if self.steps < 2:
             return False
         over = bisect_left(self.run_ends, now) if self.run_ends else batch.whole_steps(now - self.began_at)

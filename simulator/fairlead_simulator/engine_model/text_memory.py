@@ -1,5 +1,5 @@
-"""KV memory for requests whose prompts are text, for an engine behind HTTP. Answers are cached too, so that later
-prompts that contain them hit them.
+"""KV memory for requests whose prompts are text, as in an engine behind HTTP. Answers are cached too, so a later prompt
+that contains an earlier answer finds it in the cache.
 """
 
 from collections.abc import Callable
@@ -11,20 +11,22 @@ from fairlead_simulator.engine_model.requests import EngineRequest, Phase
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TextRequest(EngineRequest):
-    """A request with its text and the blocks that it holds."""
+    """A request with its prompt text and the blocks that it holds."""
 
     prompt: bytes
     answer: Callable[[int], bytes] | None = None
-    """A function that returns the text of the answer's first n tokens, so that the answer can be cached for the next
-    turn; None: answers are not cached.
+    """A function that returns the text of the answer's first n tokens; needed to cache the answer for the session's
+    next turn. None: the answer is not cached.
     """
     node: PrefixNode | None = None
-    """The deepest node of the request's known blocks, while the request holds memory; None otherwise."""
+    """The deepest node of the request's blocks in the prefix tree; None while the request holds no memory."""
     tree_blocks: int = 0
     """Number of blocks from the root of the prefix tree to `node`."""
 
     def context_text(self) -> bytes:
-        """Return the prompt and the answer so far: the text that must be prefilled after a preemption."""
+        """Return the prompt followed by the answer so far. This is the text that must be prefilled after a
+        preemption.
+        """
         if self.answer is None or self.generated == 0:
             return self.prompt
         return self.prompt + self.answer(self.generated)
@@ -38,19 +40,21 @@ class TextMemory(KvBlockPool):
         self._block_tokens = block_tokens
 
     def hit_tokens(self, request: TextRequest) -> int:
-        """Return the number of leading tokens of the context that are cached; never all of them."""
+        """Return the number of leading tokens of the context that are cached. The last token always counts as not
+        cached.
+        """
         text = request.context_text()
         usable = min((request.context_tokens - 1) // self._block_tokens, len(text) // self.block_bytes)
         known, _ = self.match(text, usable)
         return known * self._block_tokens
 
     def loaded_tokens(self, request: TextRequest, hit_tokens: int) -> int:
-        """Return 0: the whole cache is on the GPU."""
+        """Return 0, because the whole cache is on the GPU and nothing is loaded from host memory."""
         return 0
 
     def take_in(self, request: TextRequest, hit_tokens: int, reserve: int) -> bool:
-        """Give the request blocks for its context if they fit while `reserve` blocks stay free. Return whether they
-        fit.
+        """Give the request blocks for its context if the blocks fit, with `reserve` blocks left free. Return whether
+        they fit.
         """
         text, known = request.context_text(), hit_tokens // self._block_tokens
         new = self._blocks_for(request.context_tokens) - known
@@ -62,16 +66,16 @@ class TextMemory(KvBlockPool):
         return True
 
     def missing_tokens(self, text: bytes, tokens: int) -> int:
-        """Return the number of tokens, among the first `tokens` tokens of a text, that are in whole blocks not cached
-        by this engine.
+        """Return the number of tokens that another engine could supply: the tokens in the whole blocks of the text's
+        first `tokens` tokens that are not cached here.
         """
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         known, _ = self.match(text, full)
         return (full - known) * self._block_tokens
 
     def adopt(self, text: bytes, tokens: int) -> int:
-        """Cache the whole blocks of the first `tokens` tokens of a text that was received from another engine, as far
-        as there is room. Return the number of tokens that were not cached before.
+        """Cache the whole blocks of a text's first `tokens` tokens, which were received from another engine, as far as
+        there is room. Return the number of tokens that were not cached before.
         """
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         node, known = self.pin(text, full)
@@ -85,8 +89,8 @@ class TextMemory(KvBlockPool):
         self._share(request, request.context_tokens)
 
     def let_go(self, request: TextRequest, stored_tokens: int) -> None:
-        """Release a request that leaves with `stored_tokens` tokens stored; whole blocks of its prompt and answer stay
-        cached.
+        """Release the blocks of a request that leaves with `stored_tokens` tokens in memory. The whole blocks of its
+        prompt and of a cacheable answer stay cached.
         """
         held = self._blocks_for(stored_tokens)
         if request.phase is Phase.DECODING and request.answer is not None:

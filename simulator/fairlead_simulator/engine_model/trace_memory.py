@@ -1,8 +1,8 @@
-"""KV memory for requests whose prompts are given by a trace's block ids, with or without a cache tier in host memory.
-That tier replaces the cache on the GPU (DualMap's engine), or extends it (vLLM's OffloadingConnector, SGLang's
-HiCache).
+"""KV memory for requests whose prompts are given by a trace's block ids, with or without a cache in host memory. The
+cache in host memory replaces the cache on the GPU (DualMap's engine) or extends it (vLLM's OffloadingConnector,
+SGLang's HiCache).
 
-Left out of the model: answers are not cached, because a trace does not say which block ids they get.
+One effect is left out: answers are not cached, because a trace does not contain the block ids of answers.
 """
 
 from collections import OrderedDict
@@ -16,7 +16,7 @@ from fairlead_simulator.engine_model.requests import EngineRequest
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TracedRequest(EngineRequest):
-    """A request of a trace. `blocks` are the prompt's full prefix blocks."""
+    """A request of a trace. `blocks` are the ids of the whole prefix blocks of its prompt."""
 
     blocks: tuple[int, ...]
     held: int = 0
@@ -24,7 +24,7 @@ class TracedRequest(EngineRequest):
 
 
 class DramTier:
-    """A prefix cache in host memory: plain LRU over prefix blocks, without pinned blocks."""
+    """A prefix cache in host memory. It evicts the least recently used prefix block; no block is pinned."""
 
     __slots__ = ("_cache", "_watcher", "capacity", "evicted")
 
@@ -39,8 +39,8 @@ class DramTier:
         return leading_run(blocks, limit, self._cache)
 
     def insert(self, blocks: Sequence[int]) -> None:
-        """Cache the blocks of a prompt that was computed: they become the most recently used, and the first block of
-        the prompt is evicted last.
+        """Cache the blocks of a computed prompt. They become the most recently used blocks; among them, the first block
+        of the prompt is evicted last.
         """
         cache = self._cache
         fitting = blocks[: self.capacity]
@@ -58,8 +58,8 @@ class DramTier:
 
 
 class RankedDramTier:
-    """A prefix cache in host memory with another eviction rule than LRU. The middle of a prompt may be evicted before
-    its end, so the cached blocks of a prompt need not be a prefix; only the leading ones are useful.
+    """A prefix cache in host memory that evicts by the rule `lfu` or `length-aware`. These rules may evict the middle
+    of a prompt before its end. Only the blocks before the first evicted block of a prompt are useful.
     """
 
     __slots__ = ("_cache",)
@@ -77,7 +77,9 @@ class RankedDramTier:
         return next((place for place, block in enumerate(blocks[:limit]) if block not in cache), max(0, min(limit, len(blocks))))
 
     def insert(self, blocks: Sequence[int]) -> None:
-        """Record the computation of a prompt: its blocks were used one after the other."""
+        """Record a use of each block of a computed prompt, one after the other; blocks that were not cached are
+        added.
+        """
         for place, block in enumerate(blocks):
             self._cache.touch(block, place)
 
@@ -91,12 +93,13 @@ def _dram_tier(capacity: int, eviction: Eviction, watcher: PrefixCacheWatcher | 
 
 
 class TraceMemory(KvMemory):
-    """A memory of `capacity` engine blocks. With `dram_tokens` the prefix cache is in host memory of that size, which
-    evicts blocks by the rule `eviction`. `watcher` is notified about the prefix cache, wherever it is.
+    """A memory of `capacity` engine blocks. If `dram_tokens` is given, the prefix cache is in host memory of that size
+    and evicts blocks by the rule `eviction`. `watcher` is notified about the prefix cache, on the GPU or in host
+    memory.
 
-    With `host_tokens` the prefix cache is on the GPU, and all computed blocks are also copied to host memory of that
-    size; `host_watcher` is notified about it. Blocks of a prompt are loaded from host memory beginning with the first
-    block that the GPU lacks.
+    If `host_tokens` is given, the prefix cache is on the GPU, and all computed blocks are also copied to a cache of
+    that size in host memory, about which `host_watcher` is notified. The blocks of a prompt that the GPU lacks are
+    loaded from host memory.
     """
 
     __slots__ = ("_block_tokens", "_watching", "dram", "host")
@@ -120,7 +123,9 @@ class TraceMemory(KvMemory):
         self.dram = None if dram_tokens is None else _dram_tier(dram_tokens // PREFIX_BLOCK_TOKENS, eviction, watcher)
 
     def hit_tokens(self, request: TracedRequest) -> int:
-        """Return the number of leading tokens of the context that are cached; never all of them."""
+        """Return the number of leading tokens of the context that are cached. The last token always counts as not
+        cached.
+        """
         usable = min(len(request.blocks), (request.context_tokens - 1) // PREFIX_BLOCK_TOKENS)
         return self._held(request.blocks, usable) * PREFIX_BLOCK_TOKENS
 
@@ -139,8 +144,8 @@ class TraceMemory(KvMemory):
         return hit_tokens - self.match(request.blocks, hit_tokens // PREFIX_BLOCK_TOKENS) * PREFIX_BLOCK_TOKENS
 
     def take_in(self, request: TracedRequest, hit_tokens: int, reserve: int) -> bool:
-        """Give the request blocks for its context if they fit while `reserve` blocks stay free. Return whether they
-        fit.
+        """Give the request blocks for its context if the blocks fit, with `reserve` blocks left free. Return whether
+        they fit.
         """
         pinned = hit_tokens // PREFIX_BLOCK_TOKENS if self.caching else 0
         total = self._blocks_for(request.context_tokens)
@@ -162,12 +167,14 @@ class TraceMemory(KvMemory):
             self.dram.insert(request.blocks)
 
     def let_go(self, request: TracedRequest, stored_tokens: int) -> None:
-        """Release a request that leaves with `stored_tokens` tokens stored."""
+        """Release the blocks of a request that leaves with `stored_tokens` tokens in memory."""
         self.release(request.blocks, request.held, self._blocks_for(stored_tokens) - request.held * self.per_prefix_block)
         request.held = 0
 
     def holds(self, blocks: Sequence[int]) -> int:
-        """Return the number of leading prefix blocks that other instances could fetch from this one."""
+        """Return the number of leading prefix blocks of a prompt that this instance has cached, so that others could
+        fetch them.
+        """
         return self._held(blocks, len(blocks))
 
     def fetched(self, blocks: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
-"""The words of which a simulated engine's answers consist.
+"""The words in a simulated engine's answers.
 
-Every token is one word of exactly `bytes_per_token` bytes, its space included. So an answer of n tokens that becomes
-part of the next prompt counts as n tokens again and fills the same blocks.
+Every token is one word of exactly `bytes_per_token` bytes, including its space. Therefore an answer of n tokens that
+becomes part of the next prompt counts as n tokens again and fills the same blocks.
 """
 
 import random
@@ -13,8 +13,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class AnswerBook:
-    """A fixed list of distinct words. An answer is a sequence of consecutive words whose start depends on the prompt,
-    so equal prompts get equal answers. A prompt that ends within an answer continues that answer.
+    """A fixed list of distinct words. An answer is a sequence of consecutive words from this list. The index of its
+    first word depends only on the prompt, so equal prompts get equal answers.
     """
 
     def __init__(self, seed: int, bytes_per_token: int) -> None:
@@ -27,8 +27,9 @@ class AnswerBook:
         self._places = {word.encode("ascii"): place for place, word in enumerate(words)}
 
     def start_of(self, prompt: bytes, *, continues: bool = False) -> int:
-        """Return the index in the list of words at which the answer to this prompt begins. With `continues` the prompt
-        may end within an answer, which is then continued.
+        """Return the index in the list of words at which the answer to this prompt begins. If `continues` and the
+        prompt ends with a word of the list, this is the index of the next word, so that an unfinished answer in the
+        prompt is continued.
         """
         if continues and (last := self._places.get(prompt[-self._width :])) is not None:
             return (last + 1) % len(self._places)
@@ -46,5 +47,5 @@ class AnswerBook:
 
 
 def _word(number: int, letters: int) -> str:
-    """Return the word with this index: the index in base 26 written with letters, the last digit first."""
+    """Return the word with this number: the number in base 26, written with letters, the lowest digit first."""
     return "".join(_LETTERS[number // len(_LETTERS) ** place % len(_LETTERS)] for place in range(letters))

@@ -17,7 +17,9 @@ from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
 
 
 class EngineApp:
-    """The application of one served instance. `store` None: responses of the responses API are not stored."""
+    """The ASGI application of one simulated instance. If `store` is None, responses of the responses API are not
+    stored.
+    """
 
     def __init__(self, instance: ServedInstance, connections: Connections, store: ResponseStore | None) -> None:
         self._instance = instance
@@ -62,8 +64,8 @@ class EngineApp:
             await _refuse(exchange, route, RequestInvalid(str(error), status=503, kind="ServiceUnavailableError"))
 
     async def _fail(self, exchange: Exchange) -> bool:
-        """Fail the request if it asks for an injected failure or if the engine is not ready. Return whether it was
-        failed.
+        """Fail the request if it asks for an injected failure. Return True if the request is thereby finished. Raises
+        RequestInvalid for the injected status 500, and if the engine is not ready.
         """
         exchange.read_failure()
         if exchange.fails(FailureKind.REFUSE):
@@ -83,8 +85,8 @@ class EngineApp:
 
 
 async def _refuse(exchange: Exchange, route: Route, error: RequestInvalid) -> None:
-    """Send the error document of a refusal. On Anthropic's paths vLLM uses Anthropic's error format, except for fields
-    of the wrong form, which it detects before it looks at the path.
+    """Send the error document of a refusal. On Anthropic's paths, vLLM uses Anthropic's error format. The exception are
+    fields of the wrong form, because vLLM detects these before it looks at the path.
     """
     if route.anthropic and error.kind != "Bad Request":
         document = {"type": "error", "error": {"type": error.kind, "message": str(error)}}

@@ -11,22 +11,22 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 Connections = dict[tuple[str, int], asyncio.Transport]
-"""Open connections by the client's address."""
+"""Open connections, by the client's address and port."""
 
 JSON = b"application/json"
 
 
 class ClientGone(Exception):
-    """Raised when the client closed the connection before its body was complete."""
+    """Raised when the client closes the connection before its request body is complete."""
 
 
 class BodyTooLarge(Exception):
-    """Raised when the body exceeds the limit."""
+    """Raised when the request body exceeds the server's limit."""
 
 
 def protocol_that_keeps(connections: Connections) -> type[HttpToolsProtocol]:
-    """Return an HTTP protocol class that also records its connections in `connections`, so that an injected failure can
-    cut one without a response.
+    """Return an HTTP protocol class that records its open connections in `connections`, so that an injected failure can
+    cut a connection without a response.
     """
 
     class RecordingProtocol(HttpToolsProtocol):

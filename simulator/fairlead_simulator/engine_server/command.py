@@ -36,12 +36,12 @@ from fairlead_simulator.engine_server.statistics import EngineStatistics
 from fairlead_simulator.engine_server.tokens import ByteTokenizer
 
 _WIDEST_TOKEN_OF_EVENTS = 4
-"""Maximum bytes per token if KV events are published, because the token ids in engines' events fit 32 bits."""
+"""Maximum bytes per token if KV events are published. The token ids in KV events must fit 32 bits."""
 _POSITIVE = NumberOption(positive=True)
 _COUNT = click.IntRange(min=1)
 _DEFAULTS = preset("simulated")
-"""Defaults of the flags. The simulator assumes the same values for pools of such engines, except where the pool's spec
-has others.
+"""The preset with the flags' defaults. `fairlead simulate` assumes the same values for pools of simulated engines,
+except for values that the pool's spec sets.
 """
 
 
@@ -63,7 +63,13 @@ has others.
     help="Data-parallel ranks, each with its own batch and cache; a request's X-Data-Parallel-Rank names one.",
 )
 @click.option("--max-running", type=_COUNT, default=256, show_default=True, help="Requests computed at once.")
-@click.option("--mode", type=click.Choice(get_args(Mode)), default=_DEFAULTS.mode, show_default=True, help="chunked: as in vLLM V1.")
+@click.option(
+    "--mode",
+    type=click.Choice(get_args(Mode)),
+    default=_DEFAULTS.mode,
+    show_default=True,
+    help="The engine's scheduler; chunked: as in vLLM V1.",
+)
 @click.option(
     "--max-batched-tokens", type=_COUNT, default=_DEFAULTS.max_batched_tokens, show_default=True, help="Maximum prompt tokens of one step."
 )
@@ -76,7 +82,7 @@ has others.
     type=_POSITIVE,
     default=1.0,
     show_default=True,
-    help="Speed-up: the engine runs this many times faster than the figures.",
+    help="Speed-up: the engine runs this many times as fast as the other options say.",
 )
 @click.option("--bytes-per-token", type=_COUNT, default=4, show_default=True, help="Bytes of text per token.")
 @click.option(
@@ -96,7 +102,7 @@ has others.
     type=_POSITIVE,
     default=_DEFAULTS.transfer.bytes_per_second,
     show_default=True,
-    help="Speed of the link by which other engines fetch KV blocks from here; transfers share it.",
+    help="Speed of the link over which other engines fetch KV blocks from this engine; all transfers share it.",
 )
 @click.option(
     "--kv-transfer-latency-ms",
@@ -128,10 +134,14 @@ has others.
 )
 @click.option("--kv-events-endpoint", help="Endpoint for publishing KV events, as in vLLM: bound if it has a *, else connected to.")
 @click.option("--kv-events-replay-endpoint", help="Endpoint for replays of KV events.")
-@click.option("--kv-events-topic", default="", help="First frame of every message.")
-@click.option("--kv-events-buffer-steps", type=_COUNT, default=10_000, show_default=True, help="Batches kept for replays.")
+@click.option("--kv-events-topic", default="", help="Topic: the first frame of every message with KV events.")
+@click.option("--kv-events-buffer-steps", type=_COUNT, default=10_000, show_default=True, help="Batches of KV events kept for replays.")
 @click.option(
-    "--kv-events-encoding", type=click.Choice(("maps", "arrays")), default="maps", show_default=True, help="arrays: as in older engines."
+    "--kv-events-encoding",
+    type=click.Choice(("maps", "arrays")),
+    default="maps",
+    show_default=True,
+    help="Form of KV events; arrays: as in vLLM before 0.26.",
 )
 @click.option(
     "--enable-sleep-mode/--no-enable-sleep-mode",
@@ -292,5 +302,5 @@ def engine(
 
 
 def main() -> NoReturn:
-    """Run the command in `sys.argv` with the error handling that every program of Fairlead has."""
+    """Run the command in `sys.argv` with the error handling that all of Fairlead's programs share."""
     run_program(engine, "fairlead-engine")

@@ -1,7 +1,8 @@
-"""One engine model, advanced to any time that its caller passes.
+"""One engine model that its caller advances to any time.
 
-It never sleeps and never reads a clock. Requests end at the same times however often the engine is advanced, because
-the model determines when steps end, and arrivals and cancellations take effect at the end of the step in progress.
+This module never sleeps and never reads a clock. Requests end at the same times, however often the engine is advanced,
+because the model determines when steps end: arrivals and cancellations take effect only at the end of the step in
+progress.
 """
 
 from dataclasses import dataclass, field
@@ -18,8 +19,8 @@ from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
 
 @dataclass(slots=True)
 class ServedProgress:
-    """The progress that clients would notice: the generations that got their first token, and the generations that
-    ended, each in order of time.
+    """The progress that clients would notice: the generations that got their first token and the generations that
+    ended. Both lists are in order of time.
     """
 
     first_tokens: list[Generation] = field(default_factory=list)
@@ -27,7 +28,7 @@ class ServedProgress:
 
 
 class ServedEngine:
-    """An engine model and the limits of its server. `now` is in seconds of engine time, starts at 0 and never
+    """An engine model with the limits of its server. `now` is the engine time in seconds; it starts at 0 and never
     decreases.
     """
 
@@ -48,8 +49,8 @@ class ServedEngine:
         self._max_waiting = max_waiting
         self._progress = ServedProgress()
         self.held: list[Generation] | None = None
-        """Generations that arrived while the engine was paused; None if it is not paused. No gauge counts them, because
-        an engine updates its counts when it makes a step.
+        """Generations that arrived while the engine was paused; None if the engine is not paused. No gauge counts these
+        generations, because a vLLM engine updates its gauges only when it computes a step.
         """
 
     @property
@@ -58,7 +59,7 @@ class ServedEngine:
         return self.instance.waiting + len(self.held or ())
 
     def pause(self) -> None:
-        """Begin no further generation until `resume`. Does nothing if the engine is paused."""
+        """Hold further generations until `resume` is called. Does nothing if the engine is already paused."""
         if self.held is None:
             self.held = []
 
@@ -70,7 +71,9 @@ class ServedEngine:
             self.instance.submit(generation, now)
 
     def submit(self, generation: Generation, now: float) -> None:
-        """Queue a generation. If it cannot be accepted, raises EngineOverloaded or ContextTooLong and keeps nothing."""
+        """Queue a generation. Raises EngineOverloaded or ContextTooLong if it cannot be accepted; it is not queued
+        then.
+        """
         settings = self.settings
         context = generation.input_tokens + generation.output_tokens
         if -(-(context - 1) // settings.block_tokens) > settings.capacity_blocks:
@@ -88,27 +91,27 @@ class ServedEngine:
             self.instance.submit(generation, now)
 
     def release(self, generation: Generation, now: float) -> None:
-        """Release the KV blocks that a generation kept for another engine."""
+        """Free the KV blocks that the engine keeps for another engine after the generation has ended."""
         self.advance(now)
         self.instance.release(generation, now)
 
     def missing_tokens(self, prompt: bytes, tokens: int) -> int:
-        """Return the number of tokens, among the first `tokens` tokens of a prompt, that are in whole blocks not cached
-        by this engine.
+        """Return the number of tokens that another engine could supply: the tokens in the whole blocks of the prompt's
+        first `tokens` tokens that are not cached here.
         """
         return self.memory.missing_tokens(prompt, tokens)
 
     def adopt(self, prompt: bytes, tokens: int, now: float) -> int:
-        """Cache blocks of a prompt that arrived from another engine. Return the number of tokens that were not cached
-        before.
+        """Cache the whole blocks of a prompt's first `tokens` tokens, which arrived from another engine. Return the
+        number of tokens that were not cached before.
         """
         self.advance(now)
         return self.memory.adopt(prompt, tokens)
 
     def abort(self, generation: Generation, now: float) -> None:
-        """Abort a generation; its memory is free once the step in progress has ended.
+        """Abort a generation. Its memory is freed when the step in progress ends.
 
-        Does nothing if the generation has ended.
+        Does nothing if the generation has already ended.
         """
         self.advance(now)
         if self.held is not None and generation in self.held:
@@ -117,8 +120,8 @@ class ServedEngine:
             self.instance.abort(generation, now)
 
     def advance(self, to: float) -> None:
-        """Run the model until the engine time `to`. The progress that clients would notice is added to the result of
-        `take_progress`.
+        """Run the model until the engine time `to`. The next call of `take_progress` returns what clients would notice
+        of it.
         """
         if to < self.now:
             raise ValueError(f"time went back from {self.now} to {to}")
@@ -131,12 +134,12 @@ class ServedEngine:
         self.now = to
 
     def take_progress(self) -> ServedProgress:
-        """Return the progress since the last call, as far as clients would notice it."""
+        """Return the progress since the last call: the first tokens and the ends that clients would notice."""
         progress, self._progress = self._progress, ServedProgress()
         return progress
 
     def next_event_at(self) -> float | None:
-        """Return the engine time at which the engine must be advanced next, so that first tokens and ends are noticed
-        in time; None while it is idle.
+        """Return the engine time to which the engine must be advanced next, so that no first token and no end is
+        noticed late; None while the engine is idle.
         """
         return self.instance.ends_at

@@ -11,15 +11,17 @@ from fairlead_simulator.engine_server.failures import HEADER, Failure, FailureKi
 from fairlead_simulator.engine_server.fields import Document, json_object, priority
 
 TIMING_HEADER = b"x-sim-timing"
-"""A request with this header gets the engine's own timestamps in the response's `timing` field (seconds of engine time
-after the engine's start).
+"""A request header that asks for the engine's timestamps. The response then has a field `timing`, with seconds of
+engine time since the engine's start.
 """
 
 _STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 
 
 class Exchange:
-    """A received request, and the methods that send its response. `name` is the variable part of the path."""
+    """A received request, and the methods that send its response. `name` is the variable part of the path, "" if the
+    path has no such part.
+    """
 
     __slots__ = (
         "_body_limit_bytes",
@@ -47,12 +49,12 @@ class Exchange:
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.timing = TIMING_HEADER in self.headers
         self.priority = 0
-        """The priority of the request's work; 0 before `document`. Lower numbers go first."""
+        """The request's priority number, of which a lower one goes first; 0 until `document` has read it."""
         self.failure: Failure | None = None
-        """The injected failure that the request asks for; None if it asks for none, and before `read_failure`."""
+        """The failure that the request asks the engine to inject; None if it asks for none. `read_failure` sets it."""
 
     def read_failure(self) -> None:
-        """Read from the request's header which failure to inject, if any. Raises RequestInvalid."""
+        """Set `failure` from the header `x-sim-fail`, if the request has this header. Raises RequestInvalid."""
         if HEADER in self.headers:
             self.failure = parse_failure(self.headers[HEADER])
 
@@ -61,17 +63,17 @@ class Exchange:
 
     @property
     def host(self) -> str:
-        """The address at which the client has connected to this engine."""
+        """The address of this engine to which the client has connected."""
         server = self._scope.get("server")
         return server[0] if server else "127.0.0.1"
 
     def query(self, field: str) -> str | None:
-        """Return the value of a field in the query string; None if it is absent."""
+        """Return the last value of a field in the query string; None if the field is absent."""
         values = self.queries(field)
         return values[-1] if values else None
 
     def queries(self, field: str) -> list[str]:
-        """Return all values of a field in the query string."""
+        """Return all values of a field in the query string; empty if the field is absent."""
         return parse_qs(self._scope.get("query_string", b"").decode("latin-1")).get(field, [])
 
     async def body(self) -> bytes:
@@ -101,7 +103,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": events, "more_body": not last})
 
     def watch(self) -> "asyncio.Future[None]":
-        """Return a future that is done when the client has disconnected; the caller cancels it."""
+        """Return a future that is done when the client has disconnected. The caller must cancel the future."""
         return asyncio.ensure_future(self.gone())
 
     async def gone(self) -> None:
@@ -110,7 +112,7 @@ class Exchange:
             pass
 
     async def cut(self) -> None:
-        """Close the connection as a crashed process would, and return once it is closed."""
+        """Abort the connection, as if the process had crashed, and return once the connection is closed."""
         client = self._scope.get("client")
         transport = self._connections.get(tuple(client)) if client else None
         if transport is not None:

@@ -1,4 +1,4 @@
-"""Injected failures, which a client requests with the header `x-sim-fail`."""
+"""Injected failures. A client asks for a failure with the header `x-sim-fail`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,11 +15,11 @@ class FailureKind(StrEnum):
     """The connection is cut before the response begins."""
     ERROR_500 = "error-500"
     HANG = "hang"
-    """The engine never responds; the request ends when the client disconnects."""
+    """The engine never responds; the request ends only when the client disconnects."""
     DIE_MID_STREAM = "die-mid-stream"
-    """The connection is cut once half of the answer (at least one token) has been produced."""
+    """The connection is cut when half of the answer's tokens (at least one) have been produced."""
     SLOW = "slow"
-    """The request takes `factor` times as long."""
+    """The prefill and the fixed cost of the request's decode steps take `factor` times as long."""
 
 
 _WITHOUT_ARGUMENT = {kind.value: kind for kind in FailureKind if kind is not FailureKind.SLOW}
@@ -27,14 +27,14 @@ _WITHOUT_ARGUMENT = {kind.value: kind for kind in FailureKind if kind is not Fai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A requested failure; `factor` is used for SLOW only."""
+    """A requested failure. `factor` has an effect only for SLOW."""
 
     kind: FailureKind
     factor: float = 1.0
 
 
 def parse_failure(value: bytes) -> Failure:
-    """Parse the value of the header `x-sim-fail`. Raises RequestInvalid."""
+    """Return the failure that the value of the header `x-sim-fail` requests. Raises RequestInvalid."""
     text = value.decode("latin-1").strip()
     name, colon, argument = text.partition(":")
     if name == FailureKind.SLOW and colon:

@@ -1,7 +1,7 @@
-"""Functions that read the fields of a request and check them.
+"""Functions that read and check the fields of a request.
 
-Every function raises RequestInvalid with the message and field that vLLM would give. None and an absent field mean the
-same, as in vLLM.
+Every function raises RequestInvalid with the message and the field that vLLM would give. As in vLLM, a field with the
+value null counts as absent.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,9 @@ MEDIA_TYPE_REFUSED = "1 validation error: Unsupported Media Type: Only 'applicat
 
 
 def json_object(body: bytes, content_type: bytes) -> Document:
-    """Return the body of a JSON request as an object."""
+    """Return the body of a JSON request as an object. Raises RequestInvalid for another content type, and if the body
+    is not a JSON object.
+    """
     if content_type.partition(b";")[0].strip().lower() != b"application/json":
         raise RequestInvalid(MEDIA_TYPE_REFUSED, kind="Bad Request")
     try:
@@ -30,7 +32,9 @@ def json_object(body: bytes, content_type: bytes) -> Document:
 
 
 def check_model(document: Mapping[str, Any], served: str) -> None:
-    """Refuse a request that names another model than `served`; a request need not name a model."""
+    """Raise RequestInvalid if the request names another model than `served`. A request that names no model is
+    accepted.
+    """
     asked = document.get("model")
     if asked is not None and asked != served:
         raise unknown_model(asked, served)
@@ -70,8 +74,8 @@ _UNTOLD = "/v1/messages"
 
 
 def priority(document: Mapping[str, Any], headers: Mapping[bytes, bytes], path: str) -> int:
-    """Return the priority of a request at `path`, 0 by default. Where an answer is generated, the header counts before
-    the field, unless it is not an integer; Anthropic's protocol has no such field (vLLM 0.32,
+    """Return the priority of a request at `path`; 0 if none is given. On paths that generate answers, an integer in the
+    header overrides the field `priority`. Anthropic's protocol has no field for it (vLLM 0.32,
     `generate/base/serving.py`).
     """
     try:
@@ -105,14 +109,14 @@ _NOT_SIMULATED: Mapping[str, str] = {
     "top_logprobs": "leave it out",
     "use_beam_search": "leave it out",
 }
-"""Fields that would change the answer's shape or content, with the remedy for each. Sampling parameters are accepted,
-because answers depend only on the prompt.
+"""Fields that would change the answer's form or content → the remedy. Sampling parameters are not listed: they are
+accepted and ignored, because answers depend only on the prompt.
 """
 
 
 def check_sampling(document: Mapping[str, Any]) -> None:
-    """Refuse sampling fields that the simulator cannot honour, unless their values have no effect; an answer that
-    ignored them would be wrong.
+    """Raise RequestInvalid for fields that the simulator cannot honour, unless their values have no effect. An answer
+    that ignored these fields would be wrong.
     """
     warmth = document.get("temperature")
     if isinstance(warmth, int | float) and warmth < 0:

@@ -1,9 +1,9 @@
-"""The simulated engine's KV events: vLLM's messages over ZMQ, with its replay socket.
+"""The simulated engine's KV events: vLLM's messages over ZMQ, with a socket for replays.
 
-A message has three frames: the topic, the batch's sequence number (8 bytes, big endian, from 0), and the batch as
-msgpack: `[timestamp, events, rank]`. Each event is a map with the key `type` or, as from older engines, an array that
-begins with the type. A replay is requested with a sequence number; the reply consists of the sequence numbers and
-batches from that one on, then the sequence number -1 with an empty batch.
+A message has three frames: the topic; the batch's sequence number (8 bytes, big endian, counted from 0); and the batch
+as msgpack: `[timestamp, events, rank]`. Each event is a map with the key `type`. With `arrays`, as from older engines,
+it is an array whose first element is the type. A client requests a replay by sending a sequence number. The reply has
+all kept batches from that number on, each with its number, and ends with the number -1 and an empty batch.
 """
 
 import queue
@@ -28,7 +28,7 @@ _LAST = (-1).to_bytes(8, "big", signed=True)
 
 
 class PrefixCacheEvents:
-    """A watcher of a KV block pool; `take` returns the pool's events after the last call, in vLLM's form."""
+    """A watcher of a KV block pool. `take` returns the pool's events since the previous call, in vLLM's form."""
 
     def __init__(self, tokenizer: ByteTokenizer, block_tokens: int, hashing: EngineHashing) -> None:
         self._tokenizer = tokenizer
@@ -63,7 +63,7 @@ class PrefixCacheEvents:
         self._events.append({"type": "AllBlocksCleared"})
 
     def removed(self, names: Sequence[bytes]) -> None:
-        """Add one event for each block, because vLLM publishes them so."""
+        """Add one event for each removed block. vLLM, too, publishes a separate event for each block."""
         self._events += (
             {"type": "BlockRemoved", "block_hashes": [self._hashing.formed(name)], "medium": "GPU", "group_idx": 0} for name in names
         )
@@ -75,8 +75,8 @@ class PrefixCacheEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherSettings:
-    """Settings of vLLM's `--kv-events-config`. The publisher binds an endpoint that contains `*`, and connects to any
-    other endpoint.
+    """Settings of vLLM's `--kv-events-config`. The publisher binds the endpoint if it is a wildcard address (`*` or
+    `::`) or a local one (`ipc://`, `inproc://`); otherwise it connects to the endpoint.
     """
 
     endpoint: str
@@ -84,12 +84,12 @@ class PublisherSettings:
     topic: str
     buffer_steps: int
     arrays: bool = False
-    """Whether events are encoded as arrays, as before vLLM 0.26."""
+    """Whether events are encoded as arrays, as in vLLM before version 0.26."""
 
 
 class KvEventPublisher:
-    """A publisher of one rank's batches, which runs on its own thread and also serves replays. For an endpoint `*` with
-    port 0, it binds a free port of `host`.
+    """A publisher of one rank's batches. It runs on its own thread and also serves replays. If the endpoint is `*` with
+    port 0, the publisher binds a free port of `host`.
 
     Raises zmq.ZMQError if an endpoint cannot be used.
     """
@@ -112,7 +112,7 @@ class KvEventPublisher:
         threading.Thread(target=self._run, name="kv-events", daemon=True).start()
 
     def publish(self, events: list[Event]) -> None:
-        """Send a batch of events with the present time as its timestamp. Never waits."""
+        """Send a batch of events with the present time as its timestamp. The call never blocks."""
         self._batches.put((time.time(), events))
 
     def source(self) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def _opened(socket: "zmq.Socket[bytes]", endpoint: str, host: str) -> str:
 
 
 def _of_rank(endpoint: str, rank: int) -> str:
-    """Return the endpoint of a rank: as in vLLM, the rank is added to the port."""
+    """Return the endpoint of a rank. As in vLLM, its port is the configured port plus the rank."""
     before, sign, port = endpoint.rpartition(":")
     return f"{before}{sign}{int(port) + rank}" if endpoint.startswith("tcp://") and port.isdecimal() and int(port) else endpoint
 

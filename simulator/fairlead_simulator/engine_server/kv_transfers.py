@@ -1,10 +1,10 @@
 """Transfers of KV blocks from one served engine to another: vLLM's handshake, and the modelled transfer time.
 
-The engine that prefilled the prompt holds the blocks, and names the address of its side channel (in
-`kv_transfer_params` of its response). The engine that decodes connects to that side channel, waits for as long as the
-transfer takes, reports the end of the transfer, and then has the prompt's whole blocks in its cache. Blocks that are
-not fetched in time are freed. No KV blocks exist in the simulation: both engines know the text, and the only message
-asks whether the blocks are still held.
+The engine that prefilled the prompt holds the KV blocks. Its response names the address of its side channel, in
+`kv_transfer_params`. The engine that decodes the answer connects to this side channel, waits for as long as the
+transfer takes, and reports the end of the transfer. Then it has the prompt's whole blocks in its own cache. Blocks that
+are not fetched before their lease ends are freed. In the simulation KV blocks have no content, because both engines
+know the prompt's text. The only message asks whether the blocks are still held.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ CONNECT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteBlocks:
-    """The address at which another engine holds the KV blocks of a prompt. That engine had cached `cached_tokens`
-    tokens of the prompt before it computed the other tokens.
+    """The address from which the KV blocks of a prompt can be fetched. `cached_tokens` is the number of prompt tokens
+    that the engine at this address had cached before it computed the rest.
     """
 
     engine: str
@@ -41,8 +41,8 @@ class RemoteBlocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """The instructions of a request about its KV blocks: hold them for another engine, or fetch them from another
-    engine.
+    """A request's instruction about its KV blocks. If `holds`, the engine keeps the blocks for another engine. If
+    `fetches` is given, the engine fetches the blocks from that address.
     """
 
     holds: bool = False
@@ -53,8 +53,8 @@ NO_HANDOVER = Handover()
 
 
 def read_handover(document: Mapping[str, Any]) -> Handover:
-    """Return the instruction in the request's `kv_transfer_params`. With incomplete parameters nothing is transferred,
-    as in vLLM. Raises RequestInvalid.
+    """Return the instruction in the request's `kv_transfer_params`. As in vLLM, blocks are not fetched if the
+    parameters for that are incomplete. Raises RequestInvalid.
     """
     params = document.get(FIELD)
     if params is None:
@@ -84,8 +84,8 @@ class HeldBlocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferSettings:
-    """Settings of transfers. `lease_seconds` (of engine time) is how long blocks are held. With `fails`, a request
-    whose blocks cannot be fetched fails; without it, the blocks are computed again.
+    """Settings of transfers. `lease_seconds` is the maximum engine time for which blocks are held. If blocks cannot be
+    fetched, the request fails if `fails` is set; otherwise its prompt is computed again.
     """
 
     cost: TransferCost
@@ -95,8 +95,8 @@ class TransferSettings:
 
 
 class KvTransfers:
-    """Both sides, sending and receiving, of one engine's transfers. The side channel opens when blocks are held for the
-    first time.
+    """The KV transfers of one engine, as sender and as receiver. The side channel is opened when blocks are held for
+    the first time.
     """
 
     def __init__(self, pacer: EnginePacer, settings: TransferSettings) -> None:
@@ -112,8 +112,8 @@ class KvTransfers:
     # ---- the end that prefilled
 
     async def hold(self, generation: Generation, request: str, host: str) -> dict[str, Any]:
-        """Hold the blocks of a finished prompt. Return the parameters for the decoding engine, which can connect to
-        this engine at `host`.
+        """Hold the KV blocks of a finished prompt. Return the parameters with which another engine can fetch them;
+        `host` is the address at which that engine reaches this engine.
         """
         port = await self._side_channel(host)
         name = f"{request}-0-{uuid.uuid4().hex[:8]}"
@@ -162,8 +162,8 @@ class KvTransfers:
             self._pacer.release(held.generation)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Handle a fetch: reply how many tokens are held and how many transfers share the link, then wait for the end
-        of the transfer.
+        """Handle a fetch by another engine: send the number of held tokens and the number of transfers that share the
+        link, then wait for the end of the transfer.
         """
         try:
             asked = orjson.loads(await reader.readline())
@@ -193,10 +193,10 @@ class KvTransfers:
     # ---- the end that decodes
 
     async def fetch(self, remote: RemoteBlocks, prompt: bytes) -> int | None:
-        """Fetch the prompt's whole blocks from another engine. Return the number of tokens, or None if they are no
-        longer held.
+        """Fetch the prompt's whole blocks from another engine. Return the number of tokens that were not cached before;
+        None if the fetch failed, for example because the blocks are no longer held.
 
-        If they are no longer held and this engine is set to fail then, raises RequestInvalid.
+        Raises RequestInvalid in place of None if the engine's settings say that a failed fetch fails the request.
         """
         try:
             fetched = await self._fetch(remote, prompt)
@@ -233,7 +233,7 @@ class KvTransfers:
                 await writer.wait_closed()
 
     async def _lost(self, reader: asyncio.StreamReader, seconds: float) -> bool:
-        """Wait for this many seconds. Return True if the other engine disconnected during the wait."""
+        """Wait for this many seconds of real time. Return True if the other engine disconnected during the wait."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 return not await reader.read(1)

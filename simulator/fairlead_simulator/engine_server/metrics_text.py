@@ -10,18 +10,18 @@ from fairlead_simulator.engine_server.statistics import Histogram
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 AnswerCounts = Mapping[tuple[str, str, str], int]
-"""Number of HTTP responses by handler (the path in the route table), method, and class of status such as `2xx`."""
+"""Number of HTTP responses, by handler (the path in the route table), method, and class of status such as `2xx`."""
 
 
 SleepGauges = Mapping[str, int]
-"""For each of vLLM's sleep states: 1 if the engine is in that state, else 0."""
+"""vLLM's sleep state → 1 if the engine is in this state, else 0."""
 
 AWAKE: SleepGauges = MappingProxyType({"awake": 1, "weights_offloaded": 0, "discard_all": 0})
 
 
 def render_metrics(engines: Sequence[ServedEngine], model: str, answered: AnswerCounts, awake: SleepGauges = AWAKE) -> bytes:
-    """Return all metrics of an instance as text. It has one engine for each data-parallel rank; the engines have
-    already been advanced to the present time.
+    """Return all metrics of an instance as text. `engines` has one engine for each data-parallel rank. The caller has
+    advanced the engines to the present time.
     """
     by_rank = [_families(_lines(engine, rank, model, awake)) for rank, engine in enumerate(engines)]
     merged = [line for families in zip(*by_rank, strict=True) for line in (families[0][0], *chain(*(each[1:] for each in families)))]
@@ -29,7 +29,7 @@ def render_metrics(engines: Sequence[ServedEngine], model: str, answered: Answer
 
 
 def _families(lines: Iterable[str]) -> list[list[str]]:
-    """Group lines by metric family: its header and its samples."""
+    """Return the lines grouped by metric family; each group is a family's header followed by its samples."""
     families: list[list[str]] = []
     for line in lines:
         if line.startswith("#"):

@@ -1,5 +1,5 @@
-"""Couples a served engine to a clock: advances the engine, wakes the requests that have something to send, and sleeps
-otherwise.
+"""Couples a served engine to a clock: advances the engine, wakes the requests whose responses can continue, and sleeps
+in between.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.requests import Generation
 
 _LATE_SECONDS = 0.0005
-"""Seconds by which timers are set later than needed. uvloop rounds to milliseconds, and a timer that fires early must
-be set again.
+"""Seconds by which timers are set too late on purpose. uvloop rounds to milliseconds, and a timer that fires too early
+would have to be set again.
 """
 
 
 class Turn:
-    """A request's handle on its generation. Only one task may wait on it at a time."""
+    """A request's handle on its generation. At most one task at a time may wait on it."""
 
     __slots__ = ("_pacer", "_waiter", "generation", "gone", "streaming")
 
@@ -27,14 +27,14 @@ class Turn:
         self.generation = generation
         self.streaming = streaming
         self.gone = False
-        """Whether the client disconnected or the generation was aborted."""
+        """Whether the generation was given up, for example because the client disconnected."""
 
     @property
     def ended(self) -> bool:
         return self.gone or self.generation.phase is Phase.FINISHED
 
     def tokens(self) -> int:
-        """Number of answer tokens produced so far."""
+        """Return the number of answer tokens produced so far."""
         return self._pacer.engine.instance.generated(self.generation)
 
     async def progress(self, seen_tokens: int) -> None:
@@ -67,11 +67,11 @@ class Turn:
 
 
 class EnginePacer:
-    """A pacer that runs `engine` at `time_scale` times the speed of `clock`, beginning when the pacer is created.
+    """A pacer that runs `engine` at `time_scale` times the speed of `clock`. Engine time 0 is when the pacer is
+    created.
 
-    Requests are woken at once (to the timer's millisecond) when their prefill or their answer ends. Streaming requests
-    that decode are woken together, every `stream_interval_seconds`. `moved` is called whenever the model has been
-    advanced.
+    A request is woken when its prefill or its answer ends, within the timer's millisecond. Streaming requests that
+    decode are woken together, every `stream_interval_seconds`. `moved` is called whenever the model has been advanced.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class EnginePacer:
         self._streaming: dict[Turn, None] = {}
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
-        """Time at which `_timer` fires. It is stored because uvloop's timer handle does not report times in the near
-        future.
+        """Time at which `_timer` fires, in seconds of the event loop. It is stored here because uvloop's timer handle
+        does not report it when the time is near.
         """
         self._next_tick = 0.0
         self._idle = asyncio.Event()
@@ -104,7 +104,7 @@ class EnginePacer:
         return max(self.engine.now, (self._clock() - self._started_at) * self._time_scale)
 
     def submit(self, generation: Generation, streaming: bool) -> Turn:
-        """Queue a generation. Raises the errors of ServedEngine.submit."""
+        """Queue a generation, and return the handle on it. Raises the errors of ServedEngine.submit."""
         try:
             self.engine.submit(generation, self.now())
         finally:
@@ -115,7 +115,7 @@ class EnginePacer:
         return ticket
 
     def abort(self, generation: Generation) -> None:
-        """Abort a generation, unless it has ended."""
+        """Abort a generation. Does nothing if the generation has already ended."""
         ticket = self._tickets.pop(generation, None)
         if ticket is not None:
             self._streaming.pop(ticket, None)
@@ -124,14 +124,14 @@ class EnginePacer:
         self._arm()
 
     def release(self, generation: Generation) -> None:
-        """Release the KV blocks that a finished generation kept for another engine."""
+        """Free the KV blocks that the engine keeps for another engine after the generation has ended."""
         self.engine.release(generation, self.now())
         self._deliver()
         self._arm()
 
     def adopt(self, prompt: bytes, tokens: int) -> int:
-        """Cache blocks of a prompt that arrived from another engine. Return the number of tokens that were not cached
-        before.
+        """Cache the whole blocks of a prompt's first `tokens` tokens, which arrived from another engine. Return the
+        number of tokens that were not cached before.
         """
         fetched = self.engine.adopt(prompt, tokens, self.now())
         self._deliver()
@@ -139,18 +139,18 @@ class EnginePacer:
         return fetched
 
     def pause(self) -> None:
-        """Begin no generation until `resume`; generations submitted in the meantime wait."""
+        """Hold all generations that are submitted from now on, until `resume` is called."""
         self.engine.pause()
 
     def resume(self) -> None:
-        """Begin the generations that waited during the pause."""
+        """End the pause, and begin the generations that were held."""
         self.engine.resume(self.now())
         self._deliver()
         self._arm()
 
     def end_all(self) -> None:
-        """End all generations with the tokens that they have; their clients get an answer with the finish reason
-        `abort`. The step in progress ends at once.
+        """End all generations at once. Their clients get the tokens produced so far, with the finish reason `abort`.
+        The step in progress ends at once, too.
         """
         ended = {turn: turn.tokens() for turn in self._tickets.values()}
         for turn, tokens in ended.items():
@@ -169,17 +169,17 @@ class EnginePacer:
             await self._idle.wait()
 
     def forget_cache(self) -> bool:
-        """Drop all cached blocks. While a generation holds some, drop nothing and return False."""
+        """Drop all cached blocks, and return True. If a generation holds blocks, drop nothing and return False."""
         lost = self.engine.memory.forget()
         self._moved()
         return lost
 
     def wall_seconds(self, engine_seconds: float) -> float:
-        """Return the seconds of `clock` that `engine_seconds` of engine time take."""
+        """Return the seconds of `clock` in which `engine_seconds` of engine time pass."""
         return engine_seconds / self._time_scale
 
     def advance(self) -> None:
-        """Advance the model to the present time, before its state is read."""
+        """Advance the model to the present time. Callers do this before they read the model's state."""
         self.engine.advance(self.now())
         self._deliver()
 

@@ -1,14 +1,14 @@
-"""Errors for requests that the engine refuses, with the content of vLLM's error document: a message, a type, the field
-at fault, the HTTP status.
+"""Errors for requests that the engine refuses. An error has the content of vLLM's error document: a message, an error
+type, the field at fault, and the HTTP status.
 """
 
 from typing import Any
 
 
 class RequestInvalid(Exception):
-    """A request that the engine cannot serve.
+    """Raised for a request that the engine cannot serve.
 
-    `param` is the field at fault, `kind` the error type in the error document, `status` the HTTP status.
+    `param` is the field at fault, `kind` is the error type in the error document, and `status` is the HTTP status.
     """
 
     def __init__(self, message: str, param: str | None = None, status: int = 400, kind: str = "BadRequestError") -> None:
@@ -19,8 +19,8 @@ class RequestInvalid(Exception):
 
 
 class FieldInvalid(RequestInvalid):
-    """A field that is missing or of the wrong form. As in vLLM, the error type is the phrase of status 400, and `param`
-    begins with `body`.
+    """Raised for a field that is missing or has the wrong form. As in vLLM, the error type is "Bad Request", the phrase
+    of status 400, and `param` begins with `body`.
     """
 
     def __init__(self, field: str, problem: str) -> None:
@@ -35,7 +35,7 @@ def missing(field: str) -> FieldInvalid:
 
 
 def unsuitable(field: str, value: object, wanted: str) -> FieldInvalid:
-    """Return the error for a field with an unusable value; `wanted` completes "should be"."""
+    """Return the error for a field with an unusable value. `wanted` completes the sentence "Input should be …"."""
     if value is None:
         return missing(field)
     return FieldInvalid(field, f"Input should be {wanted}, not {shown(value)}")

@@ -1,7 +1,7 @@
-"""The methods with which protocols use the instance: they submit work to the engine, and get whole answers or streams.
+"""The instance as the protocols use it: they submit work to the engine, and get whole answers or streams.
 
-Prefill queue, prefix cache, decode pacing, failure injection and metrics are the same for every path. A protocol only
-reads a request and writes the response in its format.
+Prefill queue, prefix cache, pace of decoding, failure injection and metrics are the same for every path. A protocol
+only reads a request and writes the response in its own format.
 """
 
 import asyncio
@@ -28,7 +28,9 @@ RANK_HEADER = b"x-data-parallel-rank"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSettings:
-    """Settings of the server, in addition to the engine's own. `ready_at` is a time of time.monotonic, in seconds."""
+    """Settings of the server, apart from the settings of its engine. `ready_at` is the time at which the engine is
+    ready, in seconds of `time.monotonic`.
+    """
 
     model: str
     bytes_per_token: int
@@ -37,7 +39,7 @@ class InstanceSettings:
     ready_at: float
     id_prefix: str
     created: int
-    """Creation time of the model that the server reports, in Unix seconds."""
+    """Creation time of the served model, in Unix seconds, as `/v1/models` reports it."""
     version: str
 
 
@@ -49,8 +51,8 @@ class Rank(NamedTuple):
 
 
 class ServedInstance:
-    """One simulated instance behind HTTP. `now` returns Unix seconds, for times in responses. `others` are the
-    data-parallel ranks after the first, each with its own engine.
+    """One simulated instance behind HTTP. `now` returns the Unix time that responses contain. `others` are the
+    data-parallel ranks after the first; each has its own engine.
     """
 
     def __init__(
@@ -66,11 +68,11 @@ class ServedInstance:
     ) -> None:
         self.settings = settings
         self.kv_event_sources = dict(kv_event_sources or {})
-        """The addresses at which each rank's KV events are published."""
+        """Rank → the addresses of its KV events; empty if no KV events are published."""
         self.tokenizer = ByteTokenizer(settings.bytes_per_token)
         self.ranks = (Rank(pacer, transfers), *others)
         self.sleep_mode = sleep_mode
-        """The sleep mode of the instance; None: the engine has no paths to put it to sleep."""
+        """The sleep of the instance; None if the engine has no paths for sleeping."""
         self.load = 0
         """Number of requests being served on paths that compute."""
         self.answered: dict[tuple[str, str, str], int] = {}
@@ -92,8 +94,9 @@ class ServedInstance:
         return f"{prefix}{self.settings.id_prefix}{next(self._numbers):x}"
 
     def rank_of(self, exchange: Exchange) -> Rank:
-        """Return the rank that the request's header names, interpreted like vLLM. Without the header, return the least
-        loaded rank; a waiting request counts four times. Raises RequestInvalid.
+        """Return the rank that the header `x-data-parallel-rank` names. If the header is absent or not an integer,
+        return the least loaded rank, where a waiting request counts as much as four running requests. Raises
+        RequestInvalid.
         """
         try:
             named = int(exchange.headers[RANK_HEADER])
@@ -114,8 +117,9 @@ class ServedInstance:
         arrived_at: float = -1.0,
         fetched: int | None = None,
     ) -> Run:
-        """Submit work that arrived at the engine time `arrived_at` (-1 = now). `fetched` is the number of prompt tokens
-        whose KV blocks were fetched from another engine. Raises ContextTooLong or EngineOverloaded.
+        """Submit work that arrived at the engine time `arrived_at`; -1 = now. `fetched` is the number of prompt tokens
+        whose KV blocks were fetched from another engine; None = no blocks were fetched. Raises ContextTooLong or
+        EngineOverloaded.
         """
         start = self._answers.start_of(work.prompt, continues=work.continues)
         remote = work.handover.fetches
@@ -139,8 +143,8 @@ class ServedInstance:
         return Run(work, ticket, self._answers, rank.pacer.engine.settings.block_tokens)
 
     async def compute(self, exchange: Exchange, works: Sequence[Work]) -> list[Run] | None:
-        """Compute all works. Return None if the client has disconnected, or was cut off because its request asked for
-        that failure.
+        """Compute all works, and return their runs. Return None if the client has disconnected, or if its connection
+        was cut by the failure that it asked for.
         """
         dies, rank = exchange.fails(FailureKind.DIE_MID_STREAM), self.rank_of(exchange)
         async with self._running(rank, exchange, works, streaming=dies) as runs:
@@ -155,7 +159,7 @@ class ServedInstance:
             return None if any(run.ticket.gone for run in runs) else runs
 
     async def stream(self, exchange: Exchange, work: Work, form: StreamForm) -> Run | None:
-        """Respond with a stream. Return the run once it is complete; None if the client disconnected before that."""
+        """Respond with a stream. Return the run once it is complete; None if the connection was closed before that."""
         dies_at = (work.max_tokens + 1) // 2 if exchange.fails(FailureKind.DIE_MID_STREAM) else None
         async with self._running(self.rank_of(exchange), exchange, (work,), streaming=True) as (run,):
             ticket = run.ticket
@@ -186,7 +190,9 @@ class ServedInstance:
 
     @asynccontextmanager
     async def _running(self, rank: Rank, exchange: Exchange, works: Sequence[Work], *, streaming: bool) -> AsyncIterator[list[Run]]:
-        """Submit the works. They are aborted when the block ends or the client disconnects."""
+        """Submit the works, and yield their runs. Unfinished runs are aborted when the block ends or the client
+        disconnects.
+        """
         runs: list[Run] = []
         slow_factor = exchange.failure.factor if exchange.failure is not None else 1.0
 

@@ -1,8 +1,9 @@
-"""Sleep as in vLLM: the effects of `/sleep` and `/wake_up`, and how long they take.
+"""Sleep as in vLLM: the effects of `/sleep` and `/wake_up`, and the time that these take.
 
-A sleeping engine responds to `/health`, lists its models and accepts requests, which wait until it is awake: nothing in
-its responses warns a client. Level 1 moves the weights to the host's memory, and level 2 discards them; both lose the
-KV cache. Level 0 only stops computing. An engine that wakes from level 2 has no weights until they are loaded again.
+A sleeping engine still responds to `/health`, lists its models and accepts requests. Its responses do not warn clients
+that it sleeps; the accepted requests wait until the engine is awake. At level 0 the engine only stops computing. Level
+1 moves the weights to the host's memory, and level 2 discards them; at both levels the KV cache is lost. After level 2,
+an awake engine has no weights until they are loaded again.
 """
 
 import asyncio
@@ -19,7 +20,9 @@ _GAUGES = {0: "", 1: "weights_offloaded", 2: "discard_all"}
 
 
 class SleepMode:
-    """The sleep of an instance with these ranks, and the seconds that falling asleep and waking take."""
+    """The sleep of an instance. `pacers` are those for its ranks; falling asleep takes `sleep_seconds`, waking takes
+    `wake_seconds`.
+    """
 
     def __init__(self, pacers: Sequence[EnginePacer], *, sleep_seconds: float, wake_seconds: float) -> None:
         self._pacers = pacers
@@ -31,12 +34,12 @@ class SleepMode:
 
     @property
     def is_sleeping(self) -> bool:
-        """Whether the instance computes nothing, at any level of sleep."""
+        """Whether the instance sleeps at any level, and so computes nothing."""
         return bool(self._tags) or any(pacer.engine.held is not None for pacer in self._pacers)
 
     async def sleep(self, level: int, mode: PauseMode) -> None:
-        """Fall asleep. According to `mode`, running generations are aborted, or the engine waits for their end. Raises
-        RequestInvalid while other engines fetch KV blocks from this one.
+        """Fall asleep. With the `mode` "abort", running generations are ended at once; with "wait", the engine waits
+        for their end. Raises RequestInvalid if KV blocks are still kept for other engines.
         """
         async with self._turn:
             for pacer in self._pacers:
@@ -51,7 +54,9 @@ class SleepMode:
             self.gauges = {state: int(state == _GAUGES[level]) for state in AWAKE}
 
     async def wake(self, tags: Collection[str] | None) -> bool:
-        """Wake up, or restore only the parts that `tags` name. Return whether the instance is awake."""
+        """Wake up. If `tags` are given, restore only the parts that they name. Return whether the whole instance is
+        awake.
+        """
         async with self._turn:
             wanted = TAGS if tags is None else {tag for tag in tags if tag != "scheduling"}
             if self._tags and wanted and wanted <= self._tags | (TAGS if tags is None else set()):

@@ -1,4 +1,4 @@
-"""Counters of a served engine, as plain numbers; its metrics contain them under vLLM's names."""
+"""Counters of a served engine as plain numbers. The engine's metrics publish them under vLLM's names."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ REQUEST_BUCKETS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.
 
 
 class Histogram:
-    """The number of observed values (seconds or tokens) in each bucket, by inclusive upper bound; the last bucket has
-    the values above every bound.
+    """The numbers of observed values (seconds or tokens) by bucket. A bucket includes its upper bound. The last bucket
+    has the values above all bounds.
     """
 
     __slots__ = ("bounds", "count", "counts", "total")
@@ -36,10 +36,11 @@ class Histogram:
 
 @dataclass(slots=True, kw_only=True)
 class EngineStatistics:
-    """Totals of an engine from its start on, updated by observing the engine model. Histograms hold tokens or seconds.
+    """Totals of an engine since its start. The engine model updates them by calling this observer. Histograms are over
+    tokens, bytes or seconds.
 
-    `wall_seconds` is the real duration of one second of engine time, so that the metrics of a sped-up engine show the
-    times that clients observe.
+    `wall_seconds` is the real duration in seconds of one second of engine time. It makes the metrics of a sped-up
+    engine show the times that clients observe.
     """
 
     wall_seconds: float = 1.0
@@ -47,7 +48,7 @@ class EngineStatistics:
     prefix_hits_tokens: int = 0
     prompt_tokens: int = 0
     prompt_tokens_cached: int = 0
-    """The part of `prompt_tokens` that was cached in this engine or fetched from another one."""
+    """Number of the `prompt_tokens` that were cached in this engine or fetched from another engine."""
     prompt_tokens_external: int = 0
     """The number of prompt tokens whose blocks were fetched from another engine."""
     transfers_failed: int = 0
@@ -66,12 +67,14 @@ class EngineStatistics:
     prefill_time: Histogram = field(default_factory=lambda: Histogram(REQUEST_BUCKETS))
     decode_time: Histogram = field(default_factory=lambda: Histogram(REQUEST_BUCKETS))
     time_per_output_token: Histogram = field(default_factory=lambda: Histogram(TIME_PER_TOKEN_BUCKETS))
-    """One value for each request: the mean time between its tokens."""
+    """Histogram over requests of the mean time between the request's tokens."""
     request_prompt_tokens: Histogram = field(default_factory=lambda: Histogram(TOKEN_BUCKETS))
     request_generation_tokens: Histogram = field(default_factory=lambda: Histogram(TOKEN_BUCKETS))
 
     _fresh: dict[Generation, None] = field(default_factory=dict)
-    """Decoding requests whose last token was produced by their prefill; an ordered set."""
+    """Decoding requests that have no decoded token yet, so that their last token is from their prefill. Used as an
+    ordered set.
+    """
     _last_decode_at: float = 0.0
 
     def admitted(self, request: Generation, now: float) -> None:
@@ -103,8 +106,8 @@ class EngineStatistics:
             self._fresh[request] = None
 
     def decoded(self, sequences: int, steps: int, first_end: float, last_end: float) -> None:
-        """Record the times between tokens. The time before the first of the steps includes the prefills before it; the
-        other steps are recorded with their mean.
+        """Record the times between tokens in a run of decode steps. The time before the run's first step may include
+        prefills. The times of all later steps are recorded as their mean.
         """
         self.generation_tokens += steps * sequences
         for request in self._fresh:
@@ -118,14 +121,14 @@ class EngineStatistics:
         self._last_decode_at = last_end
 
     def stopped_decoding(self, request: Generation) -> None:
-        """Record that the request leaves the batch. The time of its last token is then stored with the request."""
+        """Record that the request leaves the decode batch, and store the time of its last token in the request."""
         if request in self._fresh:
             del self._fresh[request]
         else:
             request.last_token_at = self._last_decode_at
 
     def preempted(self, request: Generation) -> None:
-        """Record that the request was preempted and waits again."""
+        """Record that the request was preempted."""
         self.preemptions += 1
 
     def finished(self, request: Generation, now: float) -> None:
@@ -140,7 +143,7 @@ class EngineStatistics:
         self.request_generation_tokens.observe(0 if request.pooled else request.generated)
 
     def aborted(self, request: Generation) -> None:
-        """Record that the request's client disconnected."""
+        """Record that the request was aborted."""
         self.ended["abort"] += 1
 
     def _observe(self, histogram: Histogram, seconds: float, times: int = 1) -> None:

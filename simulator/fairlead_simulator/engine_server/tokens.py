@@ -1,9 +1,9 @@
-"""The simulated engine's tokenizer: every `bytes_per_token` bytes of UTF-8 are one token; the last token may be
-shorter.
+"""The simulated engine's tokenizer. Every `bytes_per_token` bytes of UTF-8 are one token; only the last token of a text
+may be shorter.
 
-A token's id is its bytes read as a little-endian number. A shorter token is padded with 0xFF, which UTF-8 never
-contains, so ids and texts map to each other without a vocabulary. With the usual 4 bytes per token an id fits an
-unsigned 32-bit integer, and a prompt of ids has the same number of bytes as its text.
+A token's id is the number that its bytes form in little-endian order. A shorter token is padded with the byte 0xFF,
+which never occurs in UTF-8, so every id stands for exactly one text and no vocabulary is needed. With the usual 4 bytes
+per token, an id fits an unsigned 32-bit integer, and a prompt's ids take as many bytes as its text.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, unsuitable
 
 _WIDEST = 7
-"""Maximum bytes per token; the ids of longer tokens would not be exact as JSON numbers."""
+"""Maximum bytes per token for which tokens have ids. Larger ids would not be exact as JSON numbers."""
 
 _FILLER = b"\xff"
 
 
 class ByteTokenizer:
-    """A tokenizer between text and token ids. The engine model computes as many tokens as the tokenizer counts, and
-    `usage` reports the same number.
+    """A tokenizer between text and token ids. The engine model and the responses' `usage` both use its numbers of
+    tokens.
     """
 
     def __init__(self, bytes_per_token: int) -> None:
@@ -29,14 +29,14 @@ class ByteTokenizer:
         return -(-len(prompt) // self._width)
 
     def ids(self, prompt: bytes) -> list[int]:
-        """Return the token ids of a prompt. Raises RequestInvalid if tokens have too many bytes for ids."""
+        """Return the token ids of a prompt. Raises RequestInvalid if `bytes_per_token` is too large for ids."""
         self._check_width()
         width = self._width
         return [int.from_bytes(prompt[at : at + width].ljust(width, _FILLER), "little") for at in range(0, len(prompt), width)]
 
     def prompt(self, ids: Sequence[object], field: str) -> bytes:
-        """Return the prompt as bytes, from token ids. A short token in the middle keeps its padding, so that every id
-        stays one token.
+        """Return the bytes of a prompt that is given as token ids. A short token in the middle of the prompt keeps its
+        padding, so that the prompt has as many tokens as ids. Raises RequestInvalid, naming `field`.
         """
         self._check_width()
         pieces: list[bytes] = []
@@ -49,9 +49,7 @@ class ByteTokenizer:
         return b"".join(pieces).rstrip(_FILLER)
 
     def text(self, prompt: bytes) -> str:
-        """Return the text of a prompt's bytes. Bytes that are not UTF-8 become U+FFFD, as in other tokenizers of
-        bytes.
-        """
+        """Return the text of a prompt's bytes. As in other byte tokenizers, bytes that are not UTF-8 become U+FFFD."""
         return prompt.replace(_FILLER, b"").decode("utf-8", "replace")
 
     def pieces(self, prompt: bytes) -> list[str]:

@@ -1,4 +1,4 @@
-"""The work that protocols submit to the engine, its results, and the formats of streams."""
+"""The work that protocols submit to the engine, the results of the work, and the formats of streams."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,8 +11,8 @@ from fairlead_simulator.engine_server.pacing import Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A prompt to compute, and the length of its answer. The answer ends either because the model stops (`stop`) or
-    because of the client's limit (`length`).
+    """A prompt to compute, and the length of its answer in tokens. `finish_reason` is the reason why the answer ends:
+    `stop` (the model ends it) or `length` (the client's limit).
     """
 
     prompt: bytes
@@ -22,12 +22,14 @@ class Work:
     """Whether only the prompt is computed, as for an embedding, and nothing is generated."""
     handover: Handover = NO_HANDOVER
     continues: bool = False
-    """Whether the prompt may end within an answer, which is then continued."""
+    """Whether the answer continues an unfinished answer with which the prompt may end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Token counts of one answer. `created_tokens` are the prompt tokens in blocks that were not cached before."""
+    """Token counts of one answer. `created_tokens` is the number of prompt tokens in whole blocks that were not cached
+    before.
+    """
 
     prompt_tokens: int
     completion_tokens: int
@@ -40,7 +42,7 @@ class Usage:
 
 
 class Run:
-    """A work that was submitted to the engine, and its result so far."""
+    """Work that was submitted to the engine, and its result so far."""
 
     __slots__ = ("_answers", "_block_tokens", "_start", "held", "ticket", "work")
 
@@ -48,8 +50,8 @@ class Run:
         self.work = work
         self.ticket = ticket
         self.held: dict[str, Any] | None = None
-        """The parameters with which another engine can fetch the KV blocks that are held for it; None if none are
-        held.
+        """The parameters with which another engine can fetch the KV blocks of the prompt; None if no blocks are kept
+        for another engine.
         """
         self._answers = answers
         self._start = answers.start_of(work.prompt, continues=work.continues)
@@ -57,7 +59,7 @@ class Run:
 
     @property
     def finish_reason(self) -> str:
-        """The reason why the answer ended: the reason given in its work, or `abort` if the generation was aborted."""
+        """The reason why the answer ends: `abort` if the generation was aborted, else the reason given in the work."""
         return self.ticket.generation.finish_reason
 
     @property
@@ -65,17 +67,17 @@ class Run:
         return self.ticket.generation.input_tokens
 
     def words(self, first: int, stop: int) -> bytes:
-        """Return the tokens with indexes from `first` to `stop` (excluded) of the answer: ASCII words without
+        """Return the tokens with indexes from `first` to `stop` (excluded) of the answer. They are ASCII words without
         characters that JSON must escape.
         """
         return self._answers.words(self._start, first, stop)
 
     def text(self) -> str:
-        """Return the whole answer so far."""
+        """Return the text of the answer so far."""
         return self.words(0, self.ticket.tokens()).decode("ascii")
 
     def usage(self) -> Usage:
-        """Return the token counts of a finished run. Raises AssertionError before its end."""
+        """Return the token counts of a finished run. Raises AssertionError if the run has not finished."""
         generation = self.ticket.generation
         assert generation.phase is Phase.FINISHED, "usage is known at the end"
         prompt = generation.input_tokens
@@ -87,7 +89,7 @@ class Run:
         )
 
     def timing(self) -> dict[str, Any]:
-        """Return the engine's timestamps, which a request asks for with a header."""
+        """Return the engine's timestamps of the run, as a field `timing` for the response."""
         generation = self.ticket.generation
         stamps = {
             "arrived": generation.arrived_at,
@@ -99,20 +101,18 @@ class Run:
 
 
 class StreamForm(Protocol):
-    """The format in which a protocol writes a stream, as bytes of server-sent events. `words` may be empty at the
-    end.
-    """
+    """The format in which a protocol writes a stream. Every method returns bytes of server-sent events."""
 
     def preface(self) -> bytes:
-        """Return the text that is sent before the engine has made a token; may be empty."""
+        """Return the events that are sent before the engine has produced a token; may be empty."""
 
     def opening(self, run: Run) -> bytes:
-        """Return the part of the stream that precedes the first words."""
+        """Return the events that precede the first words; may be empty."""
 
     def content(self, words: bytes, tokens: int) -> bytes:
-        """Return the part of the stream with these words, which end with token number `tokens` of the answer."""
+        """Return the events with these words, of which the last is token number `tokens` of the answer."""
 
     def closing(self, words: bytes, run: Run, extra: dict[str, Any]) -> bytes:
-        """Return the end of the stream: the last words and everything after them. `extra` are additional fields for the
-        last document.
+        """Return the last events: the last words, which may be empty, and everything after them. `extra` are additional
+        fields for the last document.
         """

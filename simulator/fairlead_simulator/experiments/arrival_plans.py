@@ -1,4 +1,4 @@
-"""Turns a trace into the requests of one run: the trace is cut, scaled to a rate and spread in time; block ids and
+"""Turns a trace into the requests of one run. The trace is cut, scaled to a rate and spread in time. Block ids and
 sessions depend on the seed.
 """
 
@@ -18,8 +18,8 @@ from fairlead_simulator.traces.rows import TraceRow
 from fairlead_simulator.traces.sessions import Sessions, find_sessions
 
 STRETCHES = 10
-"""Number of equal parts into which a workload's time is divided; the start times of sessions are exchanged only within
-a part.
+"""Number of equal parts into which `exchanged` divides a workload's time. Only sessions that begin in the same part
+exchange their start times.
 """
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -29,14 +29,14 @@ Spread = Literal["random", "even", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Rows of a trace, ready to be planned at any rate. `seconds` are the arrival times after the first arrival; rows
-    with equal timestamps are spread evenly over the gap to the next timestamp.
+    """Rows of a trace, ready to be planned at any rate. `seconds` has each row's arrival time after the first
+    timestamp; rows with equal timestamps are spread evenly over the gap to the next timestamp.
     """
 
     rows: tuple[TraceRow, ...]
     seconds: tuple[float, ...]
     gaps: tuple[tuple[float, float], ...]
-    """For each row: its timestamp, and the gap to the next timestamp, in seconds."""
+    """For each row: its timestamp, and the gap from it to the next timestamp, both in seconds."""
     sessions: tuple[str | None, ...]
     tenants: tuple[str, ...] = ()
     """The tenant of each row; empty = all rows belong to one tenant."""
@@ -45,20 +45,21 @@ class Workload:
     dropped: int = 0
     """Number of rows that were left out because their prompt was too long."""
     found_sessions: Sessions | None = None
-    """The sessions that were inferred; None if sessions were not to be inferred."""
+    """The sessions of the rows, inferred where a row names none; None if sessions were not to be inferred."""
 
     @property
     def native_rate(self) -> float:
-        """Requests per second as recorded; 0 when all requests arrive at the same time."""
+        """Requests per second as recorded; 0 if all requests arrive at the same time."""
         span = self.seconds[-1] - self.seconds[0]
         return (len(self.rows) - 1) / span if span > 0 else 0.0
 
 
 def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: int | None, infer_sessions: bool) -> Workload:
-    """Load the first `requests` rows whose prompt is shorter than `max_input` tokens. Gaps left by dropped rows stay in
-    the arrival times.
+    """Return the first `requests` rows whose prompt is shorter than `max_input` tokens; None = no limit. Rows that are
+    left out leave gaps in the arrival times.
 
-    With `infer_sessions`, rows without a session get one inferred from prefixes and times, as in `fairlead replay`.
+    If `infer_sessions`, rows without a session get a session that is inferred from prefixes and times, as in `fairlead
+    replay`.
     """
     kept: list[TraceRow] = []
     seconds: list[float] = []
@@ -86,8 +87,8 @@ def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: 
 
 
 def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[TraceRow]]]:
-    """Yield groups of rows with equal timestamps: the seconds after the first timestamp; the gap to the next timestamp
-    (for the last group, the gap before it); and the rows.
+    """Yield the groups of rows with equal timestamps. Each group has three parts: the seconds from the first timestamp
+    to its own; the gap to the next timestamp in seconds (for the last group, the gap before it); and the rows.
     """
     first: float | None = None
     gap = 0.0
@@ -110,28 +111,29 @@ def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalPlan:
-    """The way in which a workload is run.
+    """The rates and times at which a workload's requests arrive in a run.
 
-    Rates are in requests per second. The first `warmup` requests are not measured, and may arrive at a separate rate.
+    Rates are in requests per second. The first `warmup` requests are not measured, and may arrive at a rate of their
+    own.
     """
 
     rate: float
     warmup: int = 0
     warmup_rate: float | None = None
     spread: Spread = "random"
-    """The way in which rows with equal timestamps are spread: at random times in the gap to the next timestamp (drawn
-    with the seed), at equal distances, or all at the same time.
+    """The arrival of rows with equal timestamps: at random times in the gap to the next timestamp (drawn with the
+    seed), at equal distances in this gap, or all at once.
     """
     seed: int = 0
     closed_loop: bool = False
 
 
 def plan_jobs(workload: Workload, plan: ArrivalPlan) -> list[Job]:
-    """Return the jobs of one run in order of arrival. For a closed loop, all turns are listed, and only the first turn
-    of each session has an arrival time.
+    """Return the jobs of one run, in order of arrival. In a closed loop, only the first turn of each session has an
+    arrival time; the other turns arrive when the previous turn has ended.
 
-    Block ids are scrambled with the seed, so that no policy's hashing gets the same keys twice; equal blocks stay
-    equal. Raises WorkloadImpossible if a closed loop is requested for rows without sessions and delays.
+    Block ids are scrambled with the seed, so that a policy's hashing gets different keys for each seed; equal blocks
+    keep equal ids. Raises WorkloadImpossible for a closed loop if a row lacks its session or its delay.
     """
     if plan.closed_loop:
         check_closed_loop(workload)
@@ -167,7 +169,9 @@ def plan_jobs(workload: Workload, plan: ArrivalPlan) -> list[Job]:
 
 
 def check_closed_loop(workload: Workload) -> None:
-    """Raise WorkloadImpossible if a row does not have the data for a closed loop: a session and a pause."""
+    """Raise WorkloadImpossible if a row lacks the data for a closed loop: its session or, after the first turn, its
+    delay.
+    """
     begun: set[str] = set()
     for number, row in enumerate(workload.rows, start=1):
         field = "session_id" if row.session is None else "delay" if row.session in begun and row.pause_ms is None else None
@@ -179,8 +183,8 @@ def check_closed_loop(workload: Workload) -> None:
 
 
 def exchanged(workload: Workload, seed: int) -> Workload:
-    """Return another sample of the same traffic: the workload with the start times of its sessions exchanged, or the
-    unchanged workload for seed 0.
+    """Return another sample of the same traffic: a workload in which sessions have exchanged their start times at
+    random. For seed 0, return the workload itself.
     """
     if seed == 0 or len(workload.rows) < 2:
         return workload
@@ -198,7 +202,9 @@ def exchanged(workload: Workload, seed: int) -> Workload:
 
 
 def _by_stretch(workload: Workload, sessions: list[list[int]]) -> list[list[list[int]]]:
-    """Return, for each part of the time, the sessions that begin in it; empty parts are left out."""
+    """Return the sessions grouped by the part of the workload's time (`STRETCHES`) in which they begin. Parts in which
+    no session begins are left out.
+    """
     first, length = workload.seconds[0], (workload.seconds[-1] - workload.seconds[0]) / STRETCHES
     found: dict[int, list[list[int]]] = {}
     for session in sessions:
@@ -223,16 +229,16 @@ def _in_order(workload: Workload, at: list[float]) -> Workload:
 
 
 def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:
-    """Return the prompt tokens of each row that an unlimited cache shared by all instances would save, and the totals
-    of that cache.
+    """Return the number of each row's prompt tokens that an unlimited cache shared by all instances would hold, and
+    this cache with its totals.
     """
     cache = IdealCache()
     return [cache.add(row) for row in workload.rows], cache
 
 
 def arrivals(workload: Workload, plan: ArrivalPlan) -> list[float]:
-    """Return the arrival times at the rates of the plan: the warm-up and the measured part are each stretched to their
-    average rate. If all rows have the same timestamp, they arrive at equal distances.
+    """Return the arrival times in seconds at the rates of the plan. The warm-up and the measured part are each
+    stretched to their mean rate. If all rows of a part have the same timestamp, they arrive at equal distances.
     """
     seconds = _spread(workload, plan)
     warmup = min(plan.warmup, len(seconds))
@@ -262,8 +268,8 @@ def _stretched(seconds: Sequence[float], rate: float, start: float) -> list[floa
 
 
 def _scrambled(workload: Workload, seed: int) -> list[int]:
-    """Return the block ids of all rows, one row after the other, scrambled with the seed by SplitMix64's finalizer, a
-    bijection of 64-bit numbers.
+    """Return the block ids of all rows, one row after the other, scrambled with the seed. SplitMix64's finalizer
+    scrambles them; it is a bijection of 64-bit numbers, so different ids stay different.
     """
     full = chain.from_iterable(row.hash_ids[: row.full_blocks] for row in workload.rows)
     try:
@@ -277,7 +283,7 @@ def _scrambled(workload: Workload, seed: int) -> list[int]:
 
 
 def _mixed(values: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    """Return each value after SplitMix64's mixing steps; arithmetic is modulo 2^64."""
+    """Return SplitMix64's finalizer of each value, in arithmetic modulo 2^64."""
     mixed = values + np.uint64(0x9E37_79B9_7F4A_7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)

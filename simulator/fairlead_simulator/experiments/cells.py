@@ -1,5 +1,5 @@
-"""An experiment: policies x rates x early rejection modes x seeds over one workload. Each combination is a cell, which
-is run separately.
+"""An experiment: policies x rates x early rejection modes x seeds over one workload. Each combination is a cell, and
+each cell is a run of its own.
 """
 
 import gc
@@ -28,7 +28,7 @@ from fairlead_simulator.simulation.timeline import TimelineEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A run to be made. `label` is the policy as the user wrote it."""
+    """The description of one run of an experiment. `label` is the policy as the user wrote it."""
 
     label: str
     spec: SimulatedPool
@@ -36,7 +36,7 @@ class Cell:
     quality: ObservationQuality = field(default_factory=ObservationQuality)
     timeline: tuple[TimelineEvent, ...] = ()
     scaling: SimulatedScaling | None = None
-    """The rules by which the pool is scaled; None: the pool keeps its size except for events of the timeline."""
+    """The rules by which the pool is scaled; None = only events of the timeline change the pool's size."""
     targets: Targets
 
     @property
@@ -47,8 +47,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
-    """The figures of a cell. `cpu_seconds` is the CPU time of the simulation alone. `loads` and `moves` are filled only
-    if they were requested.
+    """The figures of a cell. `cpu_seconds` is the CPU time of the simulation alone. `loads` and `moves` are empty
+    unless they were requested.
     """
 
     cell: Cell
@@ -59,14 +59,14 @@ class CellResult:
     events: int
     loads: tuple[tuple[float, dict[str, int]], ...] = ()
     moves: tuple[tuple[float, str, str], ...] = ()
-    """Moves of sessions and requests as (time, kind, source, target)."""
+    """Moves of sessions and requests, as (seconds of the run, source instance, target instance)."""
     sizes: tuple[SizeChange, ...] = ()
-    """The size changes that scaling made, in order of time."""
+    """The changes of the pool's size that scaling made, in order of time."""
     parts: tuple[Part, ...] = ()
-    """Figures by tenant and priority class; empty if there is only one of each."""
+    """Figures by tenant and priority class; empty if all requests have the same tenant and the same class."""
 
     def document(self) -> dict[str, Any]:
-        """Return the cell's result in the form of a JSON row."""
+        """Return the result as a row for JSON."""
         figures, cell = self.figures, self.cell
         row: dict[str, Any] = {
             "policy": cell.label,
@@ -90,8 +90,8 @@ class CellResult:
 
 
 def check_fits(workload: Workload, spec: SimulatedPool) -> None:
-    """Raise WorkloadImpossible if some row could never be served, because it is longer than the KV memory of one
-    instance.
+    """Raise WorkloadImpossible if a row could never be served, because its prompt and answer need more than an
+    instance's KV memory.
     """
     capacity = spec.preset.kv_tokens // spec.preset.block_tokens * spec.preset.block_tokens
     for number, row in enumerate(workload.rows, start=1):
@@ -112,7 +112,7 @@ def simulate_cell(
     on_progress: Callable[[int], None] | None = None,
     probe: Callable[[Simulation, float], None] | None = None,
 ) -> tuple[CellResult, RunResult]:
-    """Run one cell, and return its figures and the result of its run."""
+    """Run one cell. Return the cell's figures and the run's whole result."""
     started, cpu = time.perf_counter(), time.process_time()
     with _without_collecting():
         jobs = plan_jobs(workload, cell.plan)
@@ -147,10 +147,10 @@ def simulate_cell(
 def run_cells(
     workload: Workload, cells: Sequence[Cell], *, processes: int, keep_loads: bool, on_progress: Callable[[int], None]
 ) -> Generator[CellResult, None, None]:
-    """Yield results as they become available; with one process, in the order of the cells.
+    """Run the cells, and yield each result as soon as it is available. One process runs the cells in order.
 
-    `on_progress` gets the number of requests that have ended. Raises CellFailed for a policy that fails. If the caller
-    stops iterating, runs in progress are ended.
+    `on_progress` is called with the number of requests that have ended since its previous call. Raises CellFailed if a
+    policy fails. If the caller stops iterating, runs in progress are ended.
     """
     ideal, _ = ideal_hits(workload)
     if processes == 1 or len(cells) == 1:
@@ -183,7 +183,9 @@ def run_cells(
 
 @contextmanager
 def _naming(cell: Cell) -> Iterator[None]:
-    """Within the block, add the name of the run to errors without it, such as errors of a policy."""
+    """Within the block, turn errors that do not name the run, such as a policy's errors, into a CellFailed that names
+    it.
+    """
     try:
         yield
     except (SimulatorError, FairleadError):
@@ -193,7 +195,7 @@ def _naming(cell: Cell) -> Iterator[None]:
 
 
 def _begin_worker() -> None:
-    """Start a worker process: it ignores Ctrl-C, which its parent handles, and ends when the parent ends."""
+    """Prepare a worker process to ignore Ctrl-C, which its parent handles, and to end when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -207,8 +209,8 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _without_collecting() -> Iterator[None]:
-    """Within the block, disable garbage collection: a run makes few reference cycles, and searching for them takes a
-    fifth of its time.
+    """Within the block, disable garbage collection. A run makes few reference cycles, and the search for them would
+    take a fifth of the run's time.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -1,5 +1,5 @@
-"""Reads choices from the command line (policies with parameters, rates, early rejection modes) and the file with the
-pool's scaling rules.
+"""Reads choices from the command line (policies with parameters, rates, early rejection modes), and scaling rules from
+a file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,9 @@ from fairlead_simulator.errors import ScalingInvalid
 from fairlead_simulator.simulation.autoscaling import SimulatedScaling
 
 HIGHEST_RATE = 1e6
-"""Maximum rate in requests per second; at higher rates a whole trace would arrive at practically the same time."""
+"""Maximum rate in requests per second. At a higher rate, all requests of a trace would arrive at nearly the same
+time.
+"""
 
 SLOWEST, FASTEST = 0.01, 100.0
 """Minimum and maximum speed of instances, as multiples of the preset's speed."""
@@ -31,12 +33,14 @@ LEAST_BELIEF, MOST_BELIEF = 1.0, 1e9
 """
 
 EARLY_REJECTION_MODES = {"disabled": "Disabled", "load": "Load", "predicted": "Predicted", "after-prefill": "AfterPrefill"}
-"""Early rejection mode on the command line → mode in a routing table."""
+"""Early rejection mode on the command line → the mode's name in a routing table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChoice:
-    """A policy's name and its checked parameters. `label` is the choice as the user wrote it."""
+    """A policy with its checked parameters. `name` is the policy's name; `label` is the whole choice as the user wrote
+    it.
+    """
 
     label: str
     name: str
@@ -44,8 +48,9 @@ class PolicyChoice:
 
 
 def parse_policies(text: str) -> tuple[PolicyChoice, ...]:
-    """Parse policies such as `dualmap:slo_fraction=0.5;rebalance=false,ear`. A parameter that is an object is given as
-    a YAML file: `endpoint-picker:config=epp.yaml`. Raises UnknownName and InvalidInput.
+    """Return the policies in a text such as `dualmap:slo_fraction=0.5;rebalance=false,ear`. A parameter whose value is
+    an object is given as the name of a YAML file: `endpoint-picker:config=epp.yaml`. Raises UnknownName and
+    InvalidInput.
     """
     choices = tuple(_policy(part.strip()) for part in text.split(",") if part.strip())
     if not choices:
@@ -55,13 +60,15 @@ def parse_policies(text: str) -> tuple[PolicyChoice, ...]:
 
 
 def notes_of(choices: Sequence[PolicyChoice]) -> list[str]:
-    """Return notes of the policies about parameters without effect, one line each."""
+    """Return the policies' notes about parameters that have no effect, one line each."""
     checked = ((one, installed_policies().check_parameters(one.name, one.parameters)) for one in choices)
     return [f"{one.label}: {note}" for one, parameters in checked for note in parameters.notes]
 
 
 def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
-    """Parse rates such as `4,8,1.25x`: requests per second, or multiples of `saturation`. Raises InvalidInput."""
+    """Return the rates in a text such as `4,8,1.25x`, in requests per second. With `x`, a number is a multiple of
+    `saturation`. Raises InvalidInput.
+    """
     rates: list[float] = []
     for part in (part.strip() for part in text.split(",")):
         number = _number(part.removesuffix("x"))
@@ -78,8 +85,8 @@ def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
 
 
 def parse_belief(text: str, true_speed: float) -> float:
-    """Parse the prefill speed that routers assume: relative to the true speed (`0.25x`), or in tokens per second
-    (`1562`). Raises InvalidInput.
+    """Return the prefill speed that routers assume, in tokens per second. The text is this speed, such as `1562`, or a
+    multiple of `true_speed`, such as `0.25x`. Raises InvalidInput.
     """
     number = _number(text.strip().removesuffix("x"))
     speed = 0.0 if number is None else number * true_speed if text.strip().endswith("x") else number
@@ -90,12 +97,14 @@ def parse_belief(text: str, true_speed: float) -> float:
 
 
 def parse_speeds(text: str) -> tuple[float, ...]:
-    """Parse the speeds of instances, as multiples of the preset's speed, such as `1,1,0.5`. Raises InvalidInput."""
+    """Return the speeds of instances in a text such as `1,1,0.5`, as multiples of the preset's speed. Raises
+    InvalidInput.
+    """
     return _in_turn("--speeds", text, SLOWEST, FASTEST)
 
 
 def parse_weights(text: str) -> tuple[float, ...]:
-    """Parse the weights of instances on the hash ring, such as `1,1,0.5`. Raises InvalidInput."""
+    """Return the weights of instances on the hash ring in a text such as `1,1,0.5`. Raises InvalidInput."""
     return _in_turn("--weights", text, LEAST_WEIGHT, MOST_WEIGHT)
 
 
@@ -110,8 +119,8 @@ def _in_turn(option: str, text: str, least: float, most: float) -> tuple[float, 
 
 
 def early_rejection_modes(text: str) -> tuple[str, ...]:
-    """Parse early rejection modes such as `disabled,load`, and return the modes of a routing table. Raises
-    UnknownName.
+    """Return the early rejection modes in a text such as `disabled,load`, by their names in a routing table. Raises
+    UnknownName and InvalidInput.
     """
     modes: list[str] = []
     for part in (part.strip().lower() for part in text.split(",")):
@@ -148,7 +157,7 @@ def parameter_path(error: InvalidInput) -> str:
 
 
 def _object(path: Path, place: str) -> Mapping[str, Any]:
-    """Return the object in the file. Raises an error that names `place`, the option, if there is none."""
+    """Return the YAML object in the file. If there is none, raises InvalidInput, which names the option by `place`."""
     try:
         document = read_yaml(path.read_bytes())
     except OSError as error:
@@ -161,15 +170,15 @@ def _object(path: Path, place: str) -> Mapping[str, Any]:
 
 
 def _refuse_twice(option: str, written: list[str]) -> None:
-    """Refuse values of the option `option` that are given twice, because both would be run and averaged as one."""
+    """Raise InvalidInput if a value of the option is given twice, because both runs would be averaged as one."""
     for position, one in enumerate(written):
         if one in written[:position]:
             raise InvalidInput(option, one, "it is named twice; write it once")
 
 
 def _value(text: str, kind: str | None) -> Any:
-    """Return the text converted to the parameter's type `kind`. If that is impossible, return the text, so that the
-    check of parameters refuses it by name.
+    """Return the text converted to the parameter's type `kind`. A text that cannot be converted is returned unchanged,
+    so that the later check of parameters refuses it and names the parameter.
     """
     if text.lower() in ("none", "null", ""):
         return None

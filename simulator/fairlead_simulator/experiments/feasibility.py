@@ -1,6 +1,4 @@
-"""Checks, before anything is run, whether the requested simulation is possible. Errors name the options of the command
-line.
-"""
+"""Checks before a simulation whether it is possible. The errors name the command line's options."""
 
 from collections.abc import Sequence
 from math import inf
@@ -17,13 +15,11 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.timeline import Override, ScaleTo, TimelineEvent
 
 LONGEST_SECONDS = 30 * 86_400
-"""Maximum simulated time in seconds; simulating idle time is cheap, but not free."""
+"""Maximum simulated time of a run, in seconds. Even idle time takes some time to simulate."""
 
 
 def check_duration(requests: int, rates: Sequence[float], warmup: int, warmup_rate: float | None) -> None:
-    """Raise InvalidInput if requests arrive so rarely that a run would take longer than LONGEST_SECONDS of simulated
-    time.
-    """
+    """Raise InvalidInput if requests arrive so rarely that a run would simulate more than LONGEST_SECONDS."""
     if warmup_rate is not None:
         _check_duration("--warmup-rate", warmup, warmup_rate)
     for rate in rates:
@@ -39,8 +35,8 @@ def _check_duration(option: str, requests: int, rate: float) -> None:
 
 
 def check_policies(policies: Sequence[PolicyChoice], spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Raise InvalidInput for a policy that needs roles which the pool lacks, and for parameters in the timeline that
-    the policy in use at that time does not have.
+    """Raise InvalidInput if a policy needs roles that the pool lacks, or if the timeline sets a parameter that the
+    policy in use at that time does not have.
     """
     roles = {Role.BOTH} if spec.instances else {Role.PREFILL, Role.DECODE}
     for choice in policies:
@@ -70,7 +66,7 @@ def _check_roles(field: str, policy: str, roles: set[Role]) -> None:
 
 
 def check_failures(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Raise InvalidInput for a failure, in the timeline, of an instance that does not exist at that time."""
+    """Raise InvalidInput if the timeline lets an instance fail that does not accept requests at that time."""
     changes, table, events = PoolChanges(spec, timeline), spec.first_table(), EventQueue()
 
     def apply(event: PlannedChange, now: float) -> None:
@@ -87,9 +83,7 @@ def check_failures(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> No
 
 
 def check_outputs(json_path: Path | None, plots: Path | None) -> None:
-    """Raise OutputUnwritable before the simulation if its results could not be written. Creates the folder for
-    plots.
-    """
+    """Raise OutputUnwritable if the simulation's results could not be written later. Creates the folder for plots."""
     if json_path is not None:
         if json_path.is_dir():
             raise OutputUnwritable(json_path, "Is a directory", "name a file")

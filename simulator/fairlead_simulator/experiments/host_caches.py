@@ -1,5 +1,5 @@
-"""Predicts the gain of an additional cache in engines' host memory from the reuse distances of recorded prompts. The
-cache is advised only if a simulation of the same prompts finds the same gain.
+"""Predicts the gain of an additional prefix cache in the engines' host memory, from the reuse distances of recorded
+prompts. Such a cache is advised only if a simulation of the same prompts confirms the gain.
 """
 
 from collections.abc import Sequence
@@ -18,23 +18,24 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS
 
 
 def predicted(distances: ReuseDistances, engine: EnginePreset, instances: int, tokens: int) -> HostCache:
-    """Return the gain in hits from `tokens` tokens of host memory behind the engine's own cache, predicted from reuse
-    distances alone.
+    """Return the additional hits, as a share of prompt tokens, if the engine's own cache is extended by `tokens` tokens
+    of host memory. The share is predicted from reuse distances alone.
     """
     own, more = (distances.hit_share(size, instances) for size in (engine.cache_tokens, max(tokens, engine.cache_tokens)))
     return HostCache(tokens=tokens, predicted=more.value - own.value, error=_error_of(own, more))
 
 
 def _error_of(own: HitShare, more: HitShare) -> float:
-    """Return the larger error of the two hit shares. Both are computed from the same sessions, so the error that they
-    have in common cancels out of their difference.
+    """Return the error of the difference of two hit shares: the larger of their errors. The errors need not be added,
+    because both shares are computed from the same sessions, and their common error cancels out.
     """
     return max(own.error, more.error)
 
 
 def tried(workload: Workload, spec: SimulatedPool, load: float, sizes: Sequence[int]) -> list[HostCache]:
-    """Return the gains of caches of these sizes (in tokens), predicted and simulated. Engines load `load` tokens per
-    second from such a cache; the simulated routers follow the engines' KV events. Raises WorkloadImpossible.
+    """Return the predicted and the simulated gain of caches in host memory with these sizes in tokens. Engines load
+    `load` tokens per second from such a cache. The simulated routers follow the engines' KV events. Raises
+    WorkloadImpossible.
     """
     check_fits(workload, spec)
     distances = ReuseDistances(workload.rows, BLOCK_TOKENS, workload.sessions)
@@ -61,7 +62,9 @@ def tried(workload: Workload, spec: SimulatedPool, load: float, sizes: Sequence[
 
 
 def words(one: HostCache, kv_bytes: int | None) -> str:
-    """Return a sentence about a gain; `kv_bytes` is the number of bytes per token in the KV cache, None if unknown."""
+    """Return a sentence about the gain of a cache. `kv_bytes` is the number of bytes per token in the KV cache; None if
+    unknown.
+    """
     simulated = "not simulated" if one.simulated is None else f"{one.simulated:+.1%} in a simulation"
     verdict = "confirmed" if one.is_confirmed else "not confirmed, so not advised"
     added = f"{one.predicted:+.1%} hits (± {one.error:.1%})"

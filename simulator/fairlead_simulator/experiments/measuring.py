@@ -1,6 +1,6 @@
 """Computes the figures of a finished run.
 
-The measured requests are selected by their index, so that every policy is judged by the same requests.
+The measured requests are selected by their index, so that all policies are judged by the same requests.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -14,8 +14,8 @@ from fairlead_simulator.traces.descriptions import percentile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """The targets in seconds that a request must meet to be in time: its TTFT must be below the TTFT target, and its
-    TPOT at most the TPOT target, if there is one.
+    """The targets that a request must meet to be in time, in seconds. Its TTFT must be below `ttft_seconds`, and its
+    TPOT at most `tpot_seconds`; None = no target for TPOT.
     """
 
     ttft_seconds: float
@@ -24,8 +24,8 @@ class Targets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The figures of a run. Shares are shares of the measured requests. Latencies are in seconds over served requests;
-    None without any.
+    """The figures of a run over its measured requests. Shares are shares of these requests, 0 to 1. Latencies are in
+    seconds, over the served requests; None if no request was served.
     """
 
     requests: int
@@ -34,13 +34,9 @@ class Figures:
     rate_achieved: float
     """Arrival rate of the measured requests, in requests per second."""
     attainment: float
-    """Share of the arrived requests that were served within both targets; refused and failed requests count as
-    missed.
-    """
+    """Share of the requests that were served within both targets; refused and failed requests count as missed."""
     ttft_attainment: float
-    """Share (0-1) of the arrived requests that were served within the TTFT target; refused and failed requests count as
-    missed.
-    """
+    """Share of the requests that were served within the TTFT target; refused and failed requests count as missed."""
     rejected_share: float
     ttft_p50: float | None
     ttft_p90: float | None
@@ -51,24 +47,26 @@ class Figures:
     hit_rate: float
     """Share of the prompt tokens of served requests that the engines did not have to compute."""
     ideal_hit_rate: float
-    """The hit rate of an unlimited cache shared by all instances, over all measured requests."""
+    """The hit rate that an unlimited cache shared by all instances would have reached with all measured requests."""
     belief_exact: float | None
-    """Share of served requests for which the router predicted the number of cached tokens exactly when it sent them.
-    Requests that fetched tokens are left out of this figure and of `belief_error`.
+    """Share of served requests whose number of cached tokens the router predicted exactly when it sent them; None
+    without such requests. Requests that fetched tokens from another instance are left out, also of `belief_error`.
     """
     belief_error: float | None
-    """The sum of the absolute errors in predicted cached tokens, as a share of all cached tokens."""
+    """The sum of the absolute errors in the predicted numbers of cached tokens, divided by all cached tokens; None if
+    no token was cached.
+    """
     load_cv: float
-    """Coefficient of variation of pending prefill tokens over instances: the mean over those seconds of the measured
-    part in which tokens were pending.
+    """Coefficient of variation over instances of pending prefill tokens. It is the mean over those samples of the
+    measured time at which tokens were pending; 0 if there were none.
     """
     migrations: int
     reroutes: int
     preemptions: int
     output_tokens_per_second: float
-    """Output tokens per second in the time in which the measured requests arrived, including tokens of answers to
-    earlier requests. If the time were extended to the end of the last answer, the figure would depend on the length of
-    that answer.
+    """Output tokens per second during the time in which the measured requests arrived, including tokens of requests
+    that arrived earlier. The time does not last until the last answer has ended, because the figure would then depend
+    on the length of that answer.
     """
 
     @property
@@ -89,8 +87,8 @@ class Part:
 
 
 def measure_parts(result: RunResult, warmup: int, targets: Targets) -> tuple[Part, ...]:
-    """Return the figures over the jobs from index `warmup` on, by tenant and priority class; empty if all jobs have the
-    same tenant and class.
+    """Return the figures of the jobs from index `warmup` on, by tenant and priority class; empty if all these jobs have
+    the same tenant and the same class.
     """
     parts: dict[tuple[str, str], list[Job]] = {}
     for job in result.jobs:
@@ -114,8 +112,8 @@ def _part(tenant: str, of_class: str, jobs: Sequence[Job], targets: Targets) -> 
 
 
 def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targets, among: Container[int] | None = None) -> Figures:
-    """Return the figures over the jobs from index `warmup` on or, if given, over the jobs with the indexes `among`.
-    `ideal` are the hits of each job in an unlimited shared cache.
+    """Return the figures of the jobs from index `warmup` on. If `among` is given, only jobs with these indexes count.
+    `ideal` has the number of tokens of each job that an unlimited shared cache would hold.
     """
     measured = [job for job in result.jobs if job.index >= warmup and (among is None or job.index in among)]
     served = [job for job in measured if job.phase is Phase.FINISHED]
@@ -162,8 +160,8 @@ def _output_rate(jobs: Iterable[Job], begin: float, end: float) -> float:
 
 
 def _tokens_within(job: Job, begin: float, end: float) -> float:
-    """Return the number of an answer's tokens between the two times; the tokens after the first are assumed to be at
-    equal distances.
+    """Return the number of an answer's tokens between two times in seconds. The tokens after the first are assumed to
+    follow at equal distances.
     """
     first, last = job.first_token_at, job.finished_at
     lasted = min(last, end) - max(first, begin)

@@ -1,8 +1,8 @@
-"""Plots of an experiment, as PNG and SVG: attainment and TTFT by rate, load over time with migrations, hit rate by
-balance of load.
+"""Plots of an experiment, as PNG and SVG: attainment and TTFT by rate, load over time with migrations, and hit rate
+against the balance of load.
 
-Drawing needs no display. Each policy has the same colour and marker in all plots, so that the marker distinguishes
-policies without colour.
+Drawing needs no display. Each policy has the same colour and the same marker in all plots, so that readers can
+distinguish policies without colour.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _HEAT_COLUMNS = 240
 
 
 def write_plots(folder: Path, results: Sequence[CellResult]) -> list[Path]:
-    """Write all plots to the folder, which is created if necessary. Return the paths of the PNG files.
+    """Write all plots to the folder, and create the folder if necessary. Return the paths of the PNG files.
 
     The same results give the same files. Raises OSError.
     """
@@ -61,7 +61,9 @@ def _against_rate(results: Sequence[CellResult], mode: str) -> Figure:
 
 
 def _balance(results: Sequence[CellResult], mode: str) -> Figure:
-    """Plot one point per policy and rate for hit rate and balance; up and left is better."""
+    """Return a plot of hit rate against variation of load, with one point per policy and rate. Points further up and
+    further left are better.
+    """
     figure = Figure(figsize=(6, 4.5), layout="constrained")
     axes = figure.subplots()
     for number, label in enumerate(_labels(results)):
@@ -87,7 +89,9 @@ def _balance(results: Sequence[CellResult], mode: str) -> Figure:
 
 
 def _heatmap(result: CellResult) -> Figure:
-    """Plot the pending prefill tokens of each instance over time; a dot marks the target of a migration or re-route."""
+    """Return a plot of the pending prefill tokens of each instance over time. A dot marks the target of a migration or
+    of a re-route.
+    """
     names = sorted({name for _, pending in result.loads for name in pending})
     step = max(1, len(result.loads) // _HEAT_COLUMNS)
     columns = [result.loads[begin : begin + step] for begin in range(0, len(result.loads), step)]
@@ -110,7 +114,7 @@ def _heatmap(result: CellResult) -> Figure:
 
 
 def _busiest(results: Sequence[CellResult]) -> list[CellResult]:
-    """Return, for each policy, the run with seed 0 at the highest rate."""
+    """Return, for each policy, the run with seed 0 and the highest rate among the runs whose loads were kept."""
     chosen: list[CellResult] = []
     for label in _labels(results):
         of_label = [result for result in results if result.cell.label == label and result.cell.plan.seed == 0 and result.loads]

@@ -1,4 +1,6 @@
-"""Tables of results for people: one per early rejection mode, and the highest rate that each policy sustains."""
+"""Tables of results for people: one per early rejection mode, each followed by the highest rate that each policy
+sustains.
+"""
 
 from collections.abc import Iterator, Sequence
 from math import fsum
@@ -12,8 +14,8 @@ GOODPUT_ATTAINMENT = 0.9
 
 
 def result_tables(results: Sequence[CellResult]) -> Iterator[Table]:
-    """Yield tables of means over seeds. Goodput is the largest tested rate at which 90 % of the requests are in
-    time.
+    """Yield tables with the means over seeds. They also show each policy's goodput, the largest tested rate at which at
+    least 90 % of the requests are in time.
     """
     modes = list(dict.fromkeys(result.cell.spec.early_rejection for result in results))
     for mode in modes:
@@ -53,8 +55,8 @@ def result_tables(results: Sequence[CellResult]) -> Iterator[Table]:
 
 
 def scaling_lines(results: Sequence[CellResult]) -> Iterator[str]:
-    """Yield a line for each run of a pool with scaling and each role: the numbers of instances one after the other,
-    with the time of each change.
+    """Yield a line for each run with scaling and each role. The line has the initial number of instances, and then each
+    new number with the time of the change.
     """
     for result in results:
         if result.cell.scaling is None:

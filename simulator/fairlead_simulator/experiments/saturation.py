@@ -1,4 +1,4 @@
-"""The maximum request rate of a pool: the work of the requests if an ideal cache served them, compared with the
+"""An estimate of a pool's maximum request rate. It compares the work that requests cause with an ideal cache to the
 capacity of the instances.
 """
 
@@ -12,15 +12,15 @@ from fairlead_simulator.experiments.arrival_plans import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saturation:
-    """The mean seconds for which a request keeps an instance busy, and the request rate at which all instances are
-    busy.
+    """The mean seconds for which one request keeps an instance busy, by prefill and decode, and the request rate at
+    which all instances are busy.
     """
 
     uncached_tokens: float
-    """Mean prompt tokens per request that would still be computed with an unlimited shared cache."""
+    """Mean number of prompt tokens per request that must be computed even with an unlimited shared cache."""
     prefill_seconds: float
     decode_seconds: float
-    """Mean decode seconds per request in the largest batch that the KV memory can hold."""
+    """Mean decode seconds per request if every batch is as large as the KV memory allows."""
     requests_per_second: float
 
 
@@ -32,9 +32,10 @@ def estimate_saturation(
     prefill_instances: float,
     decode_instances: float,
 ) -> Saturation:
-    """Return an upper bound of the request rate: no policy has an unlimited shared cache, or always the largest batch.
+    """Return an upper bound of the pool's request rate. No policy reaches it, because it assumes an unlimited shared
+    cache and always the largest batch.
 
-    An instance counts in proportion to its speed.
+    The numbers of instances may be fractions: an instance counts in proportion to its speed.
     """
     rows = workload.rows
     count = len(rows)
@@ -50,8 +51,8 @@ def estimate_saturation(
 
 
 def believed_speed(workload: Workload, ideal: Sequence[int], preset: EnginePreset) -> float:
-    """Return the prefill tokens per second that a router would have measured on this workload: uncached tokens divided
-    by the time to compute them on an idle engine.
+    """Return the prefill speed in tokens per second that a router would have measured on this workload: the uncached
+    tokens divided by the time in which an idle engine computes them.
     """
     tokens = seconds = 0.0
     for row, hit in zip(workload.rows, ideal, strict=True):

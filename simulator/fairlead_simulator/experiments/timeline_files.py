@@ -1,5 +1,5 @@
-"""Reads timelines from JSON: a list of events, each with `at` (seconds) and a `kind`: scale, fail, override,
-restart-routers or part-routers. Errors name the event and the field.
+"""Reads timelines from JSON files. A timeline is a list of events, each with `at` (seconds) and a `kind`: scale, fail,
+override, restart-routers or part-routers. Errors name the event and the field.
 """
 
 from collections.abc import Callable
@@ -95,7 +95,7 @@ def _override(fields: "_Fields", at: float, place: str) -> Override:
 
 
 class _Fields:
-    """The fields of an event. Each field is removed when it is read, so that unknown fields remain."""
+    """The fields of an event. Reading a field removes it, so that only unknown fields remain at the end."""
 
     def __init__(self, document: dict[str, Any], place: str) -> None:
         self.document = document

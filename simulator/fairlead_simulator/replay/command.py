@@ -1,4 +1,6 @@
-"""The command `fairlead replay`: checks flags, reads rows, runs one replay, and shows and writes its figures."""
+"""The command `fairlead replay`: checks the flags, reads the rows, runs one replay, and shows and writes its
+figures.
+"""
 
 import asyncio
 import re
@@ -45,7 +47,8 @@ _POSITIVE = NumberOption(most=1e6, positive=True)
     "--url",
     "urls",
     multiple=True,
-    help="Address of a router or an engine; if repeated, they take turns and replace each other. Default: this folder's sandbox.",
+    help="Address of a router or an engine. If repeated, requests go to each in turn, or to the next one if it cannot be reached. "
+    "Default: this folder's sandbox.",
 )
 @click.option("--model", help="Model to request; default: the first one that the router lists.")
 @click.option("--pool", metavar=METAVAR, help="The pool, sent as x-fairlead-pool.")
@@ -63,23 +66,28 @@ _POSITIVE = NumberOption(most=1e6, positive=True)
     show_default=True,
     help="Random seed of a generated trace and of cancellations.",
 )
-@click.option("--slo-ttft", type=_POSITIVE, default=5.0, show_default=True, help="Seconds to the first token that count as in time.")
+@click.option("--slo-ttft", type=_POSITIVE, default=5.0, show_default=True, help="TTFT in seconds below which a request counts as in time.")
 @click.option(
     "--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="Speed-up of the engines; times are shown multiplied by it."
 )
 @click.option("--bytes-per-token", type=click.IntRange(min=1), default=4, show_default=True, help="Bytes of text that are one token.")
 @click.option("--session-header", default="x-session-id", show_default=True, help="Header with the session's name.")
-@click.option("--bursts", is_flag=True, help="Send rows with equal stamps at once instead of spreading them.")
+@click.option("--bursts", is_flag=True, help="Send rows with equal timestamps at once instead of spreading them.")
 @click.option(
     "--max-in-flight",
     type=click.IntRange(min=1),
     default=4096,
     show_default=True,
-    help="Maximum number of requests in flight; reaching it delays arrivals.",
+    help="Maximum number of requests in flight; at the maximum, further requests are sent late.",
 )
 @click.option("--cancel-share", type=NumberOption(most=1), default=0.0, help="Cancel this share of requests after their first token.")
-@click.option("--retry-rejected", type=click.IntRange(min=0), default=0, help="Retries of a rejected request, after Retry-After.")
-@click.option("--timeout", type=_POSITIVE, default=600.0, show_default=True, help="Seconds one request may take.")
+@click.option(
+    "--retry-rejected",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Maximum retries of a rejected request, each after the seconds in Retry-After.",
+)
+@click.option("--timeout", type=_POSITIVE, default=600.0, show_default=True, help="Maximum seconds of one request.")
 @click.option("--loop", "repeat", is_flag=True, help="Repeat without end, with fresh prompts each time.")
 @output_option
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all figures here.")
@@ -216,8 +224,8 @@ def _rows_from(
 
 
 def generated_rows(requests: int | None, seed: int, rate: float, median_input: int | None, longest_input: int | None) -> list[TraceRow]:
-    """Return the rows of the conversations that `--generate` makes. `requests` None = the default number; a length None
-    = the length in the default shape.
+    """Return the rows of the conversations that `--generate` makes. If `requests` is None, their number is the default
+    number; if a length is None, it is taken from the default shape.
     """
     usual = ConversationShape()
     shape = replace(
@@ -242,7 +250,7 @@ _LINE_SECONDS = 5.0
 
 
 def state_line(tally: Tally, in_flight: int, total: int | None) -> str:
-    """Return one line about the present state of the replay."""
+    """Return a line with the present numbers of requests and the median TTFT."""
     sent = f"{tally.sent}/{total}" if total is not None else str(tally.sent)
     counts = "  ".join(f"{verdict.value} {tally.verdicts[verdict]}" for verdict in ReplayVerdict)
     ttft = f"  TTFT p50 {percentile(sorted(tally.ttft), 50) * tally.time_scale:.3f} s" if tally.ttft else ""
@@ -250,7 +258,9 @@ def state_line(tally: Tally, in_flight: int, total: int | None) -> str:
 
 
 async def show_progress(replay: Replay, total: int | None, console: Console) -> None:
-    """Show the progress of the replay until cancelled. `total` None: the replay has no end."""
+    """Show the progress of the replay until the call is cancelled. `total` is the number of requests to send; None if
+    the replay has no end.
+    """
     if not console.is_terminal:
         while True:
             await asyncio.sleep(_LINE_SECONDS)

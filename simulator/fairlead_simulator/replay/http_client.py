@@ -1,7 +1,7 @@
-"""A light HTTP/1.1 client: keeps connections alive, and passes on streamed responses as they arrive.
+"""A light HTTP/1.1 client, which keeps connections alive and passes on streamed responses as they arrive.
 
-It needs half the CPU time of a general client, which matters on the machine whose router it measures:
-docs/decisions/0002-replay-client.md.
+It needs half the CPU time of a general client. That matters because it runs on the same machine as the router that it
+measures (docs/decisions/0002-replay-client.md).
 """
 
 import asyncio
@@ -20,8 +20,8 @@ _ADDRESS = Address("http://127.0.0.1:8000")
 
 
 class AnswerReader:
-    """The receiver of a response. `on_piece` gets the bytes of the body as they arrive; the client sets the other
-    attributes.
+    """The receiver of one response. The client sets `status` and `headers`, and passes the bytes of the body to
+    `on_piece` as they arrive.
     """
 
     __slots__ = ("headers", "status")
@@ -35,11 +35,11 @@ class AnswerReader:
 
 
 class ConnectFailed(Exception):
-    """Raised when no connection could be made."""
+    """Raised when the client cannot connect to the server."""
 
 
 class ConnectionBroke(Exception):
-    """Raised when the connection ended before the response was complete."""
+    """Raised when the connection ends before the response is complete."""
 
 
 class AnswerMalformed(Exception):
@@ -48,7 +48,7 @@ class AnswerMalformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The server to which requests are sent. `path` is put before the path of every request."""
+    """A server to which requests are sent. `path` is prefixed to the path of every request."""
 
     url: str
     host: str
@@ -58,12 +58,12 @@ class Origin:
 
     @property
     def authority(self) -> str:
-        """The value of the Host header."""
+        """The value of the header `Host`, with the port."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @staticmethod
     def parse(url: str) -> "Origin":
-        """Parse `http(s)://host[:port][/path]`. Raises ValueError with a remedy."""
+        """Return the server with this address, `http(s)://host[:port][/path]`. Raises ValueError with a remedy."""
         try:
             parts = urlsplit(_ADDRESS.parse(url))
         except ValueError:
@@ -73,7 +73,7 @@ class Origin:
 
 
 class Connection(asyncio.Protocol):
-    """One connection with at most one exchange at a time."""
+    """One connection to a server. At most one request at a time is sent over it."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -89,9 +89,9 @@ class Connection(asyncio.Protocol):
         return not self.closed and self._keep_alive and self._done is None
 
     async def exchange(self, head: bytes, body: bytes, reader: AnswerReader) -> None:
-        """Send a request, and return when its response is complete.
+        """Send a request, and return when its response is complete. If the call is cancelled, the connection is closed.
 
-        Raises ConnectionBroke or AnswerMalformed; cancelling the call closes the connection.
+        Raises ConnectionBroke or AnswerMalformed.
         """
         transport = self._transport
         if transport is None or self.closed:
@@ -162,8 +162,8 @@ class Connection(asyncio.Protocol):
 
 
 class HttpClient:
-    """A client that keeps idle connections to each origin and reuses the most recently used first. Their number is
-    unlimited: the caller limits the requests in flight.
+    """A client that keeps idle connections to each server, and reuses the most recently used connection first. It does
+    not limit the number of connections, because its caller limits the requests in flight.
     """
 
     def __init__(self) -> None:
@@ -171,8 +171,8 @@ class HttpClient:
         self._tls: ssl.SSLContext | None = None
 
     async def request(self, origin: Origin, head: bytes, body: bytes, reader: AnswerReader) -> None:
-        """Send one request and receive its response. If a reused connection is closed before the response, the request
-        is sent once more on a new connection.
+        """Send one request and receive its response. If the server closes a reused connection before it responds, the
+        request is sent once more, on a new connection.
 
         Raises ConnectFailed, ConnectionBroke or AnswerMalformed.
         """

@@ -1,4 +1,4 @@
-"""Finds out which model to request if the user named none."""
+"""Finds the model to request if the user named no model."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ _PAUSE_SECONDS = 2.0
 
 
 class ModelUnknown(Exception):
-    """Raised when no router offers a model. The message has the reason, and `question` is a question that shows the
-    user what to check.
+    """Raised when a router offers no model. The message is the reason; `question` is a hint that follows it for the
+    user.
     """
 
     def __init__(self, words: str, question: str = "is the router running, and is --url right?") -> None:
@@ -43,10 +43,11 @@ async def find_model(
     stop: asyncio.Event,
     console: Console,
 ) -> str:
-    """Return the model of `pool` or, if `pool` is None, the first model that any router lists for requests with these
-    headers.
+    """Return the model of the pool `pool`. If `pool` is None, return the first model that a router lists for requests
+    with these headers.
 
-    If `patient`, wait for a model; the result is empty if `stop` is set in the meantime.
+    If there is no model, raises ClickException or, if `patient`, waits until there is one. If `stop` is set during the
+    wait, the result is "".
     """
     while True:
         problems = []

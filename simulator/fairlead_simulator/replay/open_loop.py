@@ -1,4 +1,4 @@
-"""The open loop: sends every row when it is due, however slow the responses are."""
+"""The open loop, which sends every row when it is due, even if earlier responses are slow."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,12 +17,12 @@ from fairlead_simulator.traces.sessions import Sessions
 
 
 class NobodyListens(Exception):
-    """Raised when no connection at all could be made."""
+    """Raised when no router accepted a connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySettings:
-    """Settings of a replay. Speeds are relative to the trace's own clock."""
+    """Settings of a replay. `speed` is a multiple of the trace's own speed."""
 
     speed: float = 1.0
     bursts: bool = False
@@ -34,7 +34,9 @@ class ReplaySettings:
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """The replay of some rows, each with a session. `on_outcome`, if given, is called for every request that ends."""
+    """The replay of some rows; `sessions` has the session of each row. `on_outcome`, if given, is called for every
+    request that ends.
+    """
 
     rows: Sequence[TraceRow]
     sessions: Sessions
@@ -47,7 +49,7 @@ class Replay:
     ideal: IdealCache | None = None
     on_outcome: Callable[[RequestOutcome], None] | None = None
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    """An event that ends the replay when it is set: no further requests are sent, and requests in flight are
+    """An event that ends the replay when it is set. No further requests are sent, and requests in flight are
     abandoned.
     """
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -61,9 +63,9 @@ class Replay:
         return len(self._tasks)
 
     async def run(self, repeat: bool, patient: bool = False) -> None:
-        """Send all rows (repeatedly with `repeat`), and wait for the responses.
+        """Send all rows and wait for the responses. If `repeat`, send the rows again and again until `stop` is set.
 
-        Raises NobodyListens unless `patient`.
+        Raises NobodyListens if no router accepts a connection, unless `patient`.
         """
         rng = Random(self.settings.seed)
         repetition = 0
@@ -90,8 +92,8 @@ class Replay:
             raise NobodyListens(self._refused)
 
     async def _wait_until(self, due: float) -> bool:
-        """Wait until the time `due` has come and another request may be in flight. Return False if the replay was
-        stopped.
+        """Wait until the time `due`, and until there are fewer requests in flight than allowed. Return False if the
+        replay was stopped.
         """
         while not self.stop.is_set():
             if len(self._tasks) >= self.settings.max_in_flight:

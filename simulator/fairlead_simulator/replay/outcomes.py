@@ -1,4 +1,4 @@
-"""The outcomes of all requests, and a tally that must add up."""
+"""The outcomes of all requests, and a tally of them that must add up to the number of requests sent."""
 
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -8,20 +8,22 @@ from fairlead_simulator.traces.descriptions import percentile
 
 
 class ReplayVerdict(StrEnum):
-    """The end of a request; every request has exactly one verdict."""
+    """How a request ended; every request has exactly one verdict."""
 
     SERVED = "served"
     REJECTED = "rejected"
-    """Refused on purpose: 429 or 503."""
+    """The router refused the request on purpose, with the status 429 or 503."""
     FAILED = "failed"
-    """No response, an incomplete response, or an error status other than 429 and 503."""
+    """There was no response, an incomplete response, or an error status other than 429 and 503."""
     CANCELLED = "cancelled"
-    """The client stopped the request."""
+    """The client ended the request before the response was complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOutcome:
-    """The outcome of one request. Times are in seconds of wall time; a field that does not apply is None."""
+    """The outcome of one request. Times are in seconds of wall time. A field that does not apply to the request is
+    None.
+    """
 
     index: int
     session: str
@@ -34,13 +36,13 @@ class RequestOutcome:
     status: int = 0
     instance: str | None = None
     decode: str | None = None
-    """The instance that generated the answer, if another instance computed the prompt; None otherwise."""
+    """The instance that generated the answer; None if the same instance also computed the prompt."""
     decision: str | None = None
     ttft_seconds: float | None = None
     e2e_seconds: float | None = None
     ended_seconds: float | None = None
-    """Seconds from the start of the replay to the end of the request, whatever its outcome; None if the replay was
-    stopped before.
+    """Time at which the request ended, whatever its verdict, in seconds from the start of the replay; None if the
+    replay was stopped before that.
     """
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
@@ -50,7 +52,9 @@ class RequestOutcome:
 
     @property
     def tpot_seconds(self) -> float | None:
-        """Mean seconds per output token after the first; None without such tokens."""
+        """Mean seconds per output token after the first; None if there are fewer than two output tokens or their times
+        are unknown.
+        """
         if self.e2e_seconds is None or self.ttft_seconds is None or self.completion_tokens is None or self.completion_tokens < 2:
             return None
         return (self.e2e_seconds - self.ttft_seconds) / (self.completion_tokens - 1)
@@ -58,7 +62,7 @@ class RequestOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Percentiles:
-    """Percentiles in seconds; None when nothing was measured."""
+    """Percentiles in seconds; None if nothing was measured."""
 
     p50: float | None
     p90: float | None
@@ -74,7 +78,9 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The figures of a whole replay. Times are seconds of wall time, multiplied by the requested time scale."""
+    """The figures of a whole replay. Latencies are in seconds of wall time, multiplied by the time scale that the user
+    gave.
+    """
 
     sent: int
     served: int
@@ -110,7 +116,7 @@ class Summary:
 class Tally:
     """A counter of outcomes.
 
-    The counts cover all requests; the percentiles cover the latest `remembered` requests (None: all).
+    The counts cover all requests. The percentiles cover only the latest `remembered` requests; None = all requests.
     """
 
     def __init__(self, slo_ttft_seconds: float, time_scale: float = 1.0, remembered: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Prompt texts for trace rows: equal block ids give equal text, in any process, in any order and at any time."""
+"""Prompt texts for trace rows. Equal block ids give equal texts, in every process and in every order of the rows."""
 
 import random
 from functools import lru_cache
@@ -14,11 +14,11 @@ _RUN_WORDS = 32
 
 
 class PromptWriter:
-    """A writer of prompts for rows: `512 x bytes_per_token` bytes of ASCII words for each block id, with the last block
-    cut to the row's length.
+    """A writer of prompts for trace rows. Each block id becomes `512 x bytes_per_token` bytes of ASCII words; the last
+    block is cut to the row's length.
 
-    Another `salt` gives other texts, for a repetition of the trace; block ids in `shared` have the same text for every
-    salt.
+    A different `salt` gives different texts, for a repetition of the trace. Only the blocks in `shared` have the same
+    text for every salt.
     """
 
     def __init__(self, bytes_per_token: int, shared: frozenset[int] = frozenset(), cached_blocks: int = 1024) -> None:
@@ -31,14 +31,14 @@ class PromptWriter:
         self.block = lru_cache(maxsize=cached_blocks)(self._write_block)
 
     def prompt(self, row: TraceRow, salt: int = 0) -> bytes:
-        """Return the prompt of a row: exactly `input_length x bytes_per_token` bytes."""
+        """Return the prompt of a row, which has exactly `input_length x bytes_per_token` bytes."""
         block, shared = self.block, self._shared
         text = b"".join([block(number, 0 if number in shared else salt) for number in row.hash_ids])
         return text[: row.input_length * self._bytes_per_token]
 
     def _write_block(self, number: int, salt: int) -> bytes:
-        """Return the words of a block. They begin with a fingerprint of the block's id, so that no two blocks share a
-        beginning.
+        """Return the text of a block. It begins with a fingerprint of the block's id and the salt, so that different
+        blocks differ from their first word on.
         """
         seed = xxhash.xxh3_64_intdigest(number.to_bytes(16, "little", signed=True) + salt.to_bytes(8, "little"))
         parts = [b"%015x " % (seed >> 4)]
@@ -52,14 +52,16 @@ class PromptWriter:
 
 
 class BodyWriter:
-    """A builder of the JSON bodies of streaming chat requests. It inserts a prompt of plain ASCII without encoding
-    it.
+    """A builder of the JSON bodies of streaming chat requests. It does not encode the prompt as JSON, to save CPU
+    time.
     """
 
     def __init__(self, model: str) -> None:
         self._before = b'{"model":%b,"messages":[{"role":"user","content":"' % orjson.dumps(model)
 
     def body(self, prompt: bytes, max_tokens: int) -> bytes:
-        """Return the body with this prompt, which must need no JSON escapes; the texts of PromptWriter need none."""
+        """Return the body with this prompt, which must contain no characters that JSON must escape. PromptWriter's
+        texts contain none.
+        """
         after = b'"}],"max_tokens":%d,"stream":true,"stream_options":{"include_usage":true}}' % max_tokens
         return b"".join((self._before, prompt, after))

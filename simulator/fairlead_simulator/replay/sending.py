@@ -1,4 +1,4 @@
-"""One replayed request: builds its body, reads its response while it arrives, and determines the outcome."""
+"""Sends one request of a replay, reads its response while it arrives, and determines the outcome."""
 
 import asyncio
 import re
@@ -16,8 +16,8 @@ _KEPT_BYTES = 16_384
 
 
 class StreamedAnswer(AnswerReader):
-    """A streamed (SSE) response, of which only the end is kept. `clock` returns seconds; `on_first_token`, if set, is
-    called once.
+    """A streamed (SSE) response, of which only the last bytes are kept. `clock` returns seconds. `on_first_token`, if
+    set, is called when the first token arrives.
     """
 
     __slots__ = ("_clock", "_end", "first_token_at", "on_first_token")
@@ -39,7 +39,7 @@ class StreamedAnswer(AnswerReader):
 
     @property
     def complete(self) -> bool:
-        """Whether the stream contained its end marker."""
+        """Whether the stream has ended with its end marker."""
         return self._end.rstrip().endswith(b"data: [DONE]")
 
     @property
@@ -47,8 +47,8 @@ class StreamedAnswer(AnswerReader):
         return self.status in (429, 503)
 
     def rejection_reason(self) -> str:
-        """Return the reason why the request was refused, from the response's headers or, without them, from its
-        status.
+        """Return the reason why the router refused the request: a header of the response or, without such a header, the
+        status as `http-429`.
         """
         for name in REJECTION_HEADERS:
             if name in self.headers:
@@ -56,13 +56,15 @@ class StreamedAnswer(AnswerReader):
         return f"http-{self.status}"
 
     def failure_reason(self) -> str:
-        """Return the reason why a received response is not valid."""
+        """Return the reason why the response counts as failed, such as `http-500` or `stream-incomplete`."""
         if self.status != 200:
             return f"http-{self.status}"
         return "stream-error" if b'"error"' in self._end else "stream-incomplete"
 
     def retry_after_seconds(self) -> float:
-        """Return the seconds to wait that the refusal's Retry-After gives; 1 if it gives none."""
+        """Return the seconds to wait before a retry, from the header `Retry-After` of the refusal; 1 without this
+        header.
+        """
         try:
             return max(0.0, float(self.text(b"retry-after") or 1.0))
         except ValueError:
@@ -91,7 +93,7 @@ _PATH = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A request to send now. `first_origin` is the index of the router that is tried first."""
+    """A request to send now. The router at the index `first_origin` is tried first."""
 
     index: int
     session: str
@@ -100,11 +102,11 @@ class Planned:
     body: bytes
     first_origin: int
     cancel: bool
-    """Whether the client is to stop the request after the first token."""
+    """Whether the client ends the request after the first token."""
 
 
 class Sender:
-    """Sends planned requests to `origins`. `clock` returns seconds."""
+    """Sends requests to the routers at `origins`. `clock` returns seconds."""
 
     def __init__(
         self,
@@ -128,10 +130,10 @@ class Sender:
             for origin in origins
         ]
         self.connected = False
-        """Whether any request ever reached a router."""
+        """Whether at least one request has reached a router."""
 
     async def send(self, planned: Planned) -> RequestOutcome:
-        """Send a request and follow it to its end. Raises nothing unless the call is cancelled."""
+        """Send a request, with retries, and return its outcome once it has ended."""
         started = self._clock()
         failovers = retries = 0
         while True:
@@ -168,8 +170,8 @@ class Sender:
         )
 
     async def _attempt(self, planned: Planned, answer: StreamedAnswer) -> tuple[ReplayVerdict, str, int]:
-        """Send the request, and send it to the next router if one refuses the connection. Return (verdict, reason,
-        number of failovers).
+        """Send the request to a router, and to the next router if the first refuses the connection. Return (verdict,
+        reason, number of failovers).
         """
         count, reason = len(self._origins), ""
         attempts = [planned.first_origin % count] if count == 1 else [planned.first_origin % count, (planned.first_origin + 1) % count]
@@ -198,8 +200,8 @@ class Sender:
         return ReplayVerdict.FAILED, reason, len(attempts) - 1
 
     async def _exchange(self, origin: Origin, head: bytes, planned: Planned, answer: StreamedAnswer) -> bool:
-        """Send the request and receive its response. Return whether the client stopped the request, which it does only
-        if that was planned and the response was not complete by then.
+        """Send the request and receive its response. Return True if the client ended the request after the first token,
+        as planned; False if the response was complete.
         """
         async with asyncio.timeout(self._timeout):
             if not planned.cancel:
@@ -223,7 +225,7 @@ class Sender:
 
 
 def given_up(planned: Planned) -> RequestOutcome:
-    """Return the outcome of a request that was abandoned because the replay was stopped."""
+    """Return the outcome of a request that was abandoned because the replay stopped."""
     return RequestOutcome(
         index=planned.index,
         session=planned.session,

@@ -1,4 +1,4 @@
-"""The results of a replay: a table for people, JSON for programs, and the files that hold the JSON."""
+"""The results of a replay: a table for people, JSON for programs, and the files for this JSON."""
 
 import os
 import stat
@@ -14,12 +14,12 @@ from fairlead_simulator.traces.sessions import Sessions
 
 
 def summary_document(summary: Summary, sessions: Sessions) -> dict[str, Any]:
-    """Return all figures in the form of a JSON document."""
+    """Return all figures as a document for JSON."""
     return asdict(summary) | {"sessions": sessions.document()}
 
 
 def outcome_document(outcome: RequestOutcome) -> dict[str, Any]:
-    """Return one request's outcome in the form of a JSON document."""
+    """Return one request's outcome as a document for JSON."""
     return asdict(outcome) | {"tpot_seconds": outcome.tpot_seconds}
 
 
@@ -63,8 +63,9 @@ def _share(value: float | None) -> str:
 class ResultFile:
     """A file of results.
 
-    The file is opened before the first request, so that an unwritable file is reported before any work. The file is
-    emptied by the first result, so that a run that never begins destroys no older results. Raises ClickException.
+    The file is opened before the first request, so that an unwritable file is reported at once. Its old content is
+    removed only when the first result is written, so that a run without results destroys no older results. Raises
+    ClickException.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,7 +82,7 @@ class ResultFile:
         self._file.close()
 
     def write(self, content: bytes) -> None:
-        """Append one line to the results of this run."""
+        """Append `content` to the results of this run."""
         if self._is_old:
             self._file.truncate(0)
             self._is_old = False

@@ -1,5 +1,5 @@
-"""Scaling by the operator in virtual time: `fairlead.scaling` recommends sizes every few seconds, and the operator's
-own rule chooses which instance is removed first.
+"""Scaling as the operator does it, in virtual time. `fairlead.scaling` recommends sizes every few seconds, and the
+operator's own rule chooses the instances that are removed first.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -31,7 +31,7 @@ from fairlead_simulator.simulation.timeline import Flip, ScaleTo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedScaling:
-    """The rules by which a simulated pool is scaled: sections of a pool's spec, and the delays of a cluster."""
+    """The rules by which a simulated pool is scaled: some sections of a pool's spec, and the delays of a cluster."""
 
     RULES: ClassVar = (
         Rule(
@@ -54,13 +54,13 @@ class SimulatedScaling:
     round_seconds: float = duration("Time from one round of the operator to the next.", "5s", minimum=1.0, maximum=3600.0)
 
     def range_of(self, role: Role) -> tuple[int, int]:
-        """Return the minimum and the maximum number of a role's instances."""
+        """Return the minimum and the maximum number of instances with this role."""
         return self.min_replicas, self.max_replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingByRole(SimulatedScaling):
-    """Scaling rules with separate numbers of instances for each role, as a pool's spec may have them. (A file of
+    """Scaling rules whose minimum and maximum numbers of instances differ by role, as in a pool's spec. (A file of
     scaling rules has the same numbers for all roles.)
     """
 
@@ -72,7 +72,7 @@ class ScalingByRole(SimulatedScaling):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeChange:
-    """A change of a role's target number of instances to `replicas`, at `at` seconds."""
+    """A change, at `at` seconds, of a role's wanted number of instances to `replicas`."""
 
     at: float
     role: Role
@@ -80,7 +80,7 @@ class SizeChange:
 
 
 class Autoscaler:
-    """The autoscaler of the pool in one run. `changes` and `recommendations` are its history, with times."""
+    """The autoscaler of a run. `changes` and `recommendations` are its history in order of time."""
 
     def __init__(self, pool: SimulatedPool, rules: SimulatedScaling) -> None:
         self.meter = SignalMeter(pool)
@@ -113,9 +113,10 @@ class Autoscaler:
         self._used_at = 0.0
 
     def second(self, loads: Sequence[InstanceLoad], held: HeldDemand, in_flight: int, now: float) -> tuple[ScaleTo | Flip, ...]:
-        """Take the measurements of one more second.
+        """Take a sample of the pool, which must be done about once a second. Return the changes to make; empty if no
+        scaling round is due.
 
-        Returns the changes to make if a scaling round is due, or if requests are held for a pool without instances.
+        A round is due after every `round_seconds`, and at once if requests are held because the pool has no instances.
         `in_flight` is the number of requests that are not held.
         """
         self.meter.sample(loads, now)
@@ -161,8 +162,8 @@ class Autoscaler:
 
 
 def cheapest_first(scheduler: PoolScheduler, sessions: Collection[str], names: Sequence[str]) -> list[str]:
-    """Return `names` sorted by the cost of draining each instance, lowest first; `sessions` are the sessions that the
-    router may know.
+    """Return the instances `names` sorted by the cost of draining them, lowest first. `sessions` must include all
+    sessions that the router knows.
     """
     contexts: dict[str, list[int]] = {}
     for session in sessions:

@@ -1,4 +1,4 @@
-"""Delivers the KV events of every engine of a run to every router."""
+"""Delivers the KV events of all engines of a run to all routers."""
 
 from collections.abc import Iterable
 from random import Random
@@ -9,9 +9,9 @@ from fairlead_simulator.simulation.kv_events import Batch, EventFollower, EventP
 
 
 class EventDelivery:
-    """The connections that carry the KV events of all engines to all routers. A batch reaches each router
-    `delay_seconds` after it was published, or is lost. A request to replay lost batches takes the same time, and so
-    does its reply, which is never lost.
+    """The connections that carry KV events from all engines to all routers. A published batch reaches each router after
+    `delay_seconds`, or is lost. A router can request a replay of lost batches. The request takes `delay_seconds`, too,
+    and so does the reply; neither is ever lost.
     """
 
     def __init__(self, quality: KvEventQuality, events: EventQueue, seed: int) -> None:
@@ -25,41 +25,41 @@ class EventDelivery:
         self._routers: list[EngineCaches] = []
         self._followers: dict[tuple[int, str], EventFollower] = {}
         self._asked: dict[tuple[int, str], int] = {}
-        """Number of replays that each router has requested from each engine; a reply to any but the last request is
-        ignored.
+        """Number of replays that each router has requested from each engine. Only the reply to the last request counts;
+        earlier replies are ignored.
         """
 
     @property
     def gaps(self) -> int:
-        """Number of times that a router noticed a missing batch."""
+        """Number of times that a router noticed that a batch was missing."""
         return sum(follower.gaps for follower in self._followers.values())
 
     def engine_started(self, name: str) -> EventPublisher:
-        """Return the publisher of an engine that started with an empty cache. It replaces an earlier engine with the
-        same name.
+        """Return the publisher of an engine that started with an empty cache. The new publisher replaces that of an
+        earlier engine with the same name.
         """
         self._silent.discard(name)
         publisher = self._publishers[name] = EventPublisher()
         return publisher
 
     def engine_died(self, name: str) -> None:
-        """Disconnect an engine that died: it no longer publishes events or replies."""
+        """Disconnect a dead engine, which no longer publishes events or replies to requests."""
         self._silent.add(name)
 
     def router_started(self, caches: EngineCaches, now: float) -> None:
-        """Connect one more router to all engines."""
+        """Connect an additional router to all engines."""
         self._routers.append(caches)
         for name in self._publishers:
             self._follow(len(self._routers) - 1, name, now)
 
     def connect(self, names: Iterable[str], now: float) -> None:
-        """Connect started engines to all routers."""
+        """Connect the engines with these names to all routers."""
         for name in names:
             for router in range(len(self._routers)):
                 self._follow(router, name, now)
 
     def publish(self, name: str, now: float) -> None:
-        """Publish the changes of an engine's cache after the last call."""
+        """Send the changes of an engine's cache since the previous call to all routers."""
         batch = self._publishers[name].batch(now)
         if batch is None:
             return

@@ -1,4 +1,4 @@
-"""The engines of one run: working engines, dead engines, and KV blocks on their way from one engine to another."""
+"""The engines of a run, and the transfers of KV blocks between them."""
 
 from collections.abc import Callable, Iterable
 
@@ -19,8 +19,8 @@ from fairlead_simulator.simulation.routers import Routers
 
 
 class SimulatedInstance(Instance[Job]):
-    """An engine called `name`, with the memory of its preset. `watcher` is notified about its prefix cache, and
-    `host_watcher` about a cache in host memory behind it.
+    """An engine called `name`, with the memory that its preset describes. `watcher` is notified about its prefix cache,
+    and `host_watcher` about its second cache in host memory, if it has one.
     """
 
     def __init__(
@@ -37,15 +37,16 @@ class SimulatedInstance(Instance[Job]):
         )
         super().__init__(name, preset, self.kv)
         self.watched = 0
-        """The `version` of the engine for which an event at the end of its step is already planned."""
+        """The engine's `version` when the event at the end of its step was last planned."""
 
 
 StepEnded = Callable[[SimulatedInstance, StepResult[Job], float], None]
 
 
 class Fleet:
-    """Instances by name, each with the preset that `preset_of` returns. The ends of their steps are events in `events`;
-    the result of each step is passed to `step_ended`. With `delivery` they publish KV events.
+    """The engines of a run by name; `preset_of` returns the preset of each. The ends of their steps are planned in
+    `events`. `step_ended` is called with the result of each step that has one. If `delivery` is given, the engines
+    publish KV events.
     """
 
     def __init__(
@@ -63,30 +64,34 @@ class Fleet:
         self._events = events
         self._step_ended = step_ended
         self._coming: dict[Job, tuple[str, float]] = {}
-        """Requests on their way to an engine, each with the engine's name and the time of arrival."""
+        """Requests that were sent to an engine but have not arrived, each with the engine's name and the time of
+        arrival.
+        """
         self._told: dict[str, tuple[float, int]] = {}
-        """The metrics of each engine that were last reported; unchanged metrics are not reported again."""
+        """Engine → the metrics that were last reported. Unchanged metrics are not reported again."""
         for name in names:
             self.start(name)
 
     @property
     def preemptions(self) -> int:
-        """Number of preemptions in all engines, except replaced engines."""
+        """Number of preemptions in all engines. An engine that was replaced after it died no longer counts."""
         return sum(instance.preemptions for instance in self.instances.values())
 
     def alive(self, name: str) -> bool:
-        """Return whether the instance is alive, so that requests sent to it arrive."""
+        """Return whether the engine was started and has not died."""
         return name in self.instances and name not in self._dead
 
     def start(self, name: str) -> None:
-        """Start a new engine with empty memory; it may replace a dead engine of the same name."""
+        """Start a new engine with empty memory. It may replace a dead engine of the same name."""
         self._dead.discard(name)
         watcher = None if self._delivery is None else self._delivery.engine_started(name)
         host_watcher = None if watcher is None else watcher.host
         self.instances[name] = SimulatedInstance(name, self._preset_of(name), watcher, host_watcher)
 
     def die(self, name: str) -> list[Job]:
-        """Remove an engine that died. Return the requests that were lost with it, in order of arrival."""
+        """Let an engine die. Return the requests that are lost with it, including requests on their way to it, in order
+        of arrival at the router.
+        """
         self._dead.add(name)
         if self._delivery is not None:
             self._delivery.engine_died(name)
@@ -96,7 +101,7 @@ class Fleet:
         return sorted([*self.instances[name].die(), *coming], key=lambda job: job.index)
 
     def submit(self, job: Job, name: str, now: float) -> None:
-        """Send a request to an engine, which receives it after the request's overhead in seconds."""
+        """Send a request to an engine. The request arrives there after the engine's `overhead_seconds`."""
         overhead = self.instances[name].settings.overhead_seconds
         if overhead <= 0:
             self._arrive(name, job, now)
@@ -117,18 +122,18 @@ class Fleet:
         self._watch(instance, now)
 
     def receive(self, job: Job, name: str, now: float) -> None:
-        """Send a request with its KV blocks to the engine that decodes it."""
+        """Give a request, whose KV blocks have arrived, to the engine that decodes it."""
         instance = self.instances[name]
         instance.receive(job, now)
         self._watch(instance, now)
 
     def release(self, job: Job, source: SimulatedInstance, now: float) -> None:
-        """Free the KV blocks of a request on the engine that prefilled it."""
+        """Free the KV blocks of a request on `source`, the engine that prefilled it."""
         source.release(job, now)
         self._watch(source, now)
 
     def abort(self, job: Job, now: float) -> None:
-        """Abort the request on every engine that has it or will receive it."""
+        """Abort the request on every engine that has it. If the request is still on its way to an engine, drop it."""
         if self._coming.pop(job, None) is not None:
             return
         for name in {job.instance, job.decode_instance or job.instance}:
@@ -143,8 +148,8 @@ class Fleet:
         return max((self.instances[name].generated(job) for name in names if name in self.instances), default=0)
 
     def changed_usages(self) -> list[tuple[str, float, int]]:
-        """Return (engine, used share of the KV cache, number of waiting requests) for living engines that have waiting
-        requests or changed figures.
+        """Return the metrics of living engines as (engine, used share of the KV cache, number of waiting requests).
+        Engines whose metrics have not changed are left out unless requests wait.
         """
         told = self._told
         said = {name: (instance.kv.usage, instance.waiting) for name, instance in self.instances.items() if name not in self._dead}
@@ -153,12 +158,14 @@ class Fleet:
         return [(name, usage, waiting) for name, (usage, waiting) in fresh.items()]
 
     def forget_usages(self) -> None:
-        """Report all metrics again from now on, because a new routing table drops them and a new router has none."""
+        """Report the metrics of all engines again, because a scheduler drops its metrics with a new routing table, and
+        a new router has no metrics.
+        """
         self._told.clear()
 
     def _watch(self, instance: SimulatedInstance, now: float) -> None:
-        """Plan an event at the end of the engine's step; events that were planned for an earlier version are ignored.
-        Also publish changes of its cache.
+        """Plan an event at the end of the engine's present step, and publish the changes of the engine's cache. An
+        event that was planned for an earlier `version` of the engine will be ignored.
         """
         if self._delivery is not None and instance.name not in self._dead:
             self._delivery.publish(instance.name, now)
@@ -181,8 +188,8 @@ Lost = Callable[[Job, str, float], None]
 
 
 class Transfers:
-    """All transfers of a run; transfers in progress share the link of their source. `lost` is called for a request
-    whose target no longer exists.
+    """The transfers of KV blocks in a run. Transfers from the same source share its link. `lost` is called for a
+    request whose target engine has died by the end of the transfer.
     """
 
     def __init__(self, cost: TransferCost, fleet: Fleet, events: EventQueue, routers: Routers, lost: Lost) -> None:
@@ -197,8 +204,8 @@ class Transfers:
         """Number of transfers in progress, by source."""
 
     def fetch(self, job: Job, dispatch: Dispatch, source: SimulatedInstance, now: float) -> None:
-        """Transfer prefix blocks of the prompt from `source` to the instance that will compute the prompt, before the
-        computation begins.
+        """Transfer cached prefix blocks of a prompt from `source` to the instance that will compute the prompt. The
+        request is submitted to this instance when the transfer has ended.
         """
         count = min(source.kv.holds(job.blocks), (dispatch.hit_tokens + PREFIX_BLOCK_TOKENS - 1) // PREFIX_BLOCK_TOKENS)
         tokens = min(dispatch.transfer_tokens, count * PREFIX_BLOCK_TOKENS)
@@ -206,7 +213,7 @@ class Transfers:
         self._events.at(now + seconds, self._fetched, (source, dispatch.instance, job, job.blocks[:count]))
 
     def copy(self, copy: PrefixCopy, scheduler: Scheduler, now: float) -> None:
-        """Transfer the blocks of a shared prefix, for which no request waits."""
+        """Transfer the blocks of a shared prefix ahead of requests, so no request waits for the transfer."""
         source = self._fleet.instances[copy.source]
         count = source.kv.holds(copy.request.blocks)
         tokens = max(0, count * PREFIX_BLOCK_TOKENS - copy.target_tokens)
@@ -214,11 +221,11 @@ class Transfers:
         self._events.at(now + transfer.seconds, self._copied, (source, copy, copy.request.blocks[:count], transfer, scheduler))
 
     def send_on(self, source: SimulatedInstance, job: Job, now: float) -> None:
-        """Transfer the KV blocks of a prefilled prompt to the instance that decodes it."""
+        """Transfer the KV blocks of a prefilled prompt to the instance that decodes the answer."""
         self._events.at(now + self._begin(source, job.input_tokens), self._sent_on, (source, job))
 
     def _begin(self, source: SimulatedInstance, tokens: int) -> float:
-        """Begin a transfer, and return how many seconds it takes."""
+        """Begin a transfer, and return its duration in seconds."""
         self.tokens += tokens
         active = self._active.get(source.name, 0)
         self._active[source.name] = active + 1

@@ -1,9 +1,9 @@
-"""KV events of simulated engines: published in numbered batches, delayed and sometimes lost, and processed as by a
-router.
+"""KV events of simulated engines: published in numbered batches, delayed, sometimes lost, and processed by the router's
+own code (`fairlead.kv_events`), which also handles missing batches.
 
-The index is the routers' own (`fairlead.kv_events`), and so is the handling of a missing batch. Each block of a trace
-has 512 tokens in these events, of which two encode the block's id and the others are 0. So equal prefixes, and only
-equal prefixes, have equal keys.
+KV events contain token ids, and a trace has only block ids. So each block of a trace is represented by 512 tokens: two
+encode the block's id and the others are 0. Therefore equal prefixes have equal keys, and different prefixes have
+different keys.
 """
 
 import sys
@@ -22,28 +22,28 @@ from fairlead.kv_events.sources import Source
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 
 KEPT_BATCHES = 10_000
-"""Number of batches that an engine keeps for replays; it is vLLM's default."""
+"""Number of batches that an engine keeps for replays, as by default in vLLM."""
 
 _PADDING = bytes(4 * (PREFIX_BLOCK_TOKENS - 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvEventQuality:
-    """Delay and loss of KV events on their way to a router. `loss` is the share of batches that are lost; replayed
-    batches are never lost.
+    """Delay and loss of KV events on their way to a router. `loss` is the share of batches that are lost, 0 to 1.
+    Replayed batches are never lost.
     """
 
     delay_seconds: float = 0.0
     loss: float = 0.0
     replay: bool = True
-    """Whether engines can replay lost batches; if not, a missing batch makes the router clear its index of that
+    """Whether engines can replay lost batches. If they cannot, a router that misses a batch clears its index of the
     engine.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlocks:
-    """A `BlockStored` event. Its tokens are computed when they are read, because stored tokens of all kept events would
+    """A `BlockStored` event. Its tokens are computed when they are read, because the tokens of all kept events would
     fill the memory.
     """
 
@@ -79,8 +79,8 @@ class RemovedBlocks:
 
 
 def tokens_of(blocks: Sequence[int]) -> "array[int]":
-    """Return the tokens that represent a trace's blocks. Blocks with different ids have different tokens, because the
-    tokens contain all 64 bits of the id.
+    """Return the tokens that represent a trace's blocks. The tokens of a block contain all 64 bits of its id, so blocks
+    with different ids have different tokens.
     """
     tokens = array("I")
     tokens.frombytes(b"".join([block.to_bytes(8, sys.byteorder) + _PADDING for block in blocks]))
@@ -88,16 +88,16 @@ def tokens_of(blocks: Sequence[int]) -> "array[int]":
 
 
 class PromptKeys:
-    """The keys of prompts' blocks. A trace's block id also identifies all blocks before it, so the key for each id is
-    computed only once.
+    """The keys of prompts' blocks in the router's index. A trace's block id stands for the block and all blocks before
+    it, so each id always has the same key, which is computed only once.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
 
     def of(self, blocks: Sequence[int], prompt_tokens: int) -> tuple[int, ...]:
-        """Return the keys of the prompt's blocks that can be reused: all of them, without a last block that ends
-        exactly with the prompt.
+        """Return the keys of the prompt's blocks that can be reused. A last block that ends exactly with the prompt is
+        left out, because an engine always computes the prompt's last token.
         """
         usable = blocks[: (prompt_tokens - 1) // PREFIX_BLOCK_TOKENS]
         known = self._known
@@ -108,7 +108,7 @@ class PromptKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The changes of an engine's cache after its previous batch; `stamp` is the time in the simulation."""
+    """The changes of an engine's cache since its previous batch; `stamp` is the time in seconds of the simulation."""
 
     number: int
     stamp: float
@@ -116,7 +116,7 @@ class Batch:
 
 
 class HostWatcher:
-    """A watcher of an engine's host memory, which adds to the events of the engine's publisher."""
+    """A watcher of an engine's cache in host memory. It appends to `events`, the list of the engine's publisher."""
 
     def __init__(self, events: list[KvEvent]) -> None:
         self._events = events
@@ -130,7 +130,9 @@ class HostWatcher:
 
 
 class EventPublisher:
-    """A watcher of one engine's prefix cache, from the engine's start on; `host` watches the engine's host memory."""
+    """A watcher of one engine's prefix cache since the engine's start. `host` watches the engine's cache in host
+    memory.
+    """
 
     def __init__(self) -> None:
         self._events: list[KvEvent] = []
@@ -146,7 +148,7 @@ class EventPublisher:
         self._events.append(RemovedBlocks(block_hashes=tuple(blocks)))
 
     def batch(self, now: float) -> Batch | None:
-        """Return the changes of the cache after the last batch; None if nothing changed."""
+        """Return the changes of the cache since the previous batch; None if nothing changed."""
         if not self._events:
             return None
         batch = Batch(number=self._published, stamp=now, events=tuple(self._events))
@@ -157,7 +159,7 @@ class EventPublisher:
 
 
 class EventFollower:
-    """The KV events of one engine as one router receives them. `ask` requests a replay, beginning with a given batch
+    """One router's view of one engine's KV events. `ask(number)` requests a replay that begins with the batch of this
     number.
     """
 
@@ -169,29 +171,29 @@ class EventFollower:
         self._ask = ask
         self._tracker: SequenceTracker[Batch] = SequenceTracker(can_replay=quality.replay)
         self._heard_out = False
-        """Whether a replay has ended after the engine was connected. If there were no events by then, the engine's
+        """Whether a replay has ended since the engine was first connected. If the replay had no batches, the engine's
         cache is empty.
         """
 
     @property
     def gaps(self) -> int:
-        """Number of times that a missing batch was noticed."""
+        """Number of times that the router noticed that a batch was missing."""
         return self._tracker.counts.gaps
 
     def loses(self) -> bool:
-        """Decide at random whether the next batch is lost on its way to the router."""
+        """Return whether the next batch is lost on its way to the router; a random number decides."""
         return self._lost.random() < self._quality.loss
 
     def connected(self) -> None:
-        """Record that the engine is connected, for the first time or again."""
+        """Record that the engine is connected, for the first time or after a restart."""
         self._do(self._tracker.reconnected())
 
     def hear(self, batch: Batch) -> None:
-        """Process a batch that the engine published."""
+        """Process a batch that the engine has just published, as opposed to a replayed one."""
         self._do(self._tracker.live(batch.number, batch.stamp, batch))
 
     def hear_again(self, batches: Sequence[Batch]) -> None:
-        """Process the reply to the replay that was requested last."""
+        """Process the batches of a replay, which is the reply to the last request."""
         for batch in batches:
             self._do(self._tracker.replayed(batch.number, batch.stamp, batch))
         self._heard_out = True

@@ -1,4 +1,4 @@
-"""Turns events of the timeline into new routing tables, as the control API and the operator would make them."""
+"""Turns events of the timeline into new routing tables, as the control API and the operator do in a real pool."""
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -42,8 +42,8 @@ PlannedChange = TimelineEvent | _Started | _Detected | _Departed | _Routers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """The present changes by an event: engines that start (empty) or die, changes that will follow later, and the next
-    routing table if it differs.
+    """The effects of an event: engines that start with an empty cache, engines that die, changes that follow later, and
+    the next routing table (None = the table does not change).
     """
 
     table: RoutingTable | None = None
@@ -59,8 +59,8 @@ CheapestFirst = Callable[[Sequence[str]], Sequence[str]]
 class PoolChanges:
     """Applies the events of a timeline to the pool.
 
-    `draining` are the instances that are removed when their last request has ended, and when they are not among `held`
-    (any more). `cheapest_first` sorts instances by the cost of removing them.
+    `draining` are the draining instances. An instance leaves, or gets its new role, when it has no request left and is
+    not among `held`. `cheapest_first` sorts instances by the cost of removing them.
     """
 
     def __init__(
@@ -77,26 +77,26 @@ class PoolChanges:
         self._created = spec.instances + spec.prefill_instances + spec.decode_instances
         self._restarts: dict[str, int] = {}
         self._dead: set[str] = set()
-        """Instances that have failed and not recovered; the routing table lists them as accepting until the failure is
-        detected.
+        """Instances that have failed and not recovered. Until the failure is detected, the routing table still lists
+        them as accepting requests.
         """
         self.draining: set[str] = set()
         self._keeps: dict[Role, int] = {}
-        """The maximum number of instances of each role that may sleep."""
+        """Role → maximum number of its instances that may sleep."""
         self._asleep: Counter[Role] = Counter()
-        """Number of sleeping instances of each role. They have lost their caches and are in no routing table, so only
-        their number matters.
+        """Role → number of its sleeping instances. They have lost their caches and are in no routing table, so the
+        model does not distinguish them.
         """
         self._flipping: dict[str, Role] = {}
-        """Draining instances that will serve in another role afterwards."""
+        """Draining instance → the role in which it will serve afterwards."""
 
     def planned(self) -> tuple[PlannedChange, ...]:
         """Return the events of the timeline in order of time."""
         return self._timeline
 
     def apply(self, event: PlannedChange, table: RoutingTable, now: float) -> PoolChange:
-        """Apply `event` to the routing table in use. Raises InvalidInput when the event names something that does not
-        exist.
+        """Return the effects of `event` on the pool with this routing table. Raises InvalidInput if the event names an
+        instance that does not exist.
         """
         if isinstance(event, ScaleTo):
             return self._scale(event, table)
@@ -138,12 +138,14 @@ class PoolChanges:
         return PoolChange(table=next_table(table, entries))
 
     def departures(self, routers: Iterable[PoolScheduler], now: float) -> PlannedChange:
-        """Return a change that removes the draining instances without remaining requests, except held ones."""
+        """Return an event that removes those draining instances that have no request in any router and are not held."""
         busy = {one.instance for scheduler in routers for one in scheduler.in_flight() if one.in_flight}
         return _Departed(at=now, names=tuple(sorted(name for name in self.draining - busy if name not in self._held)))
 
     def _staying(self, role: Role, table: RoutingTable) -> list[InstanceEntry]:
-        """Return the instances that have the role, or will have it after draining."""
+        """Return the instances that have the role now or after draining. Lost instances and instances that leave the
+        role are not included.
+        """
         return [
             entry
             for entry in table.instances
@@ -152,7 +154,7 @@ class PoolChanges:
         ]
 
     def drain(self, names: Sequence[str], table: RoutingTable) -> PoolChange:
-        """Drain these instances of the routing table in use."""
+        """Let these instances of the routing table drain, and return the effects."""
         self.draining.update(names)
         entries = (with_state(entry, InstanceState.DRAINING) if entry.id in names else entry for entry in table.instances)
         return PoolChange(table=next_table(table, entries))
@@ -191,8 +193,8 @@ class PoolChanges:
         return PoolChange(table=next_table(table, (*table.instances, *starting)), later=self._woken_and_made(names, event))
 
     def _woken_and_made(self, names: tuple[str, ...], event: ScaleTo | Drain) -> tuple[_Started, ...]:
-        """Return the times at which these instances begin to serve. Sleeping instances are woken before new instances
-        are started.
+        """Return the later events at which these instances begin to serve. As many of them as possible are sleeping
+        instances that wake, the rest are new instances that start.
         """
         woken = min(len(names), self._asleep[event.role]) if isinstance(event, ScaleTo) else 0
         self._asleep[event.role] -= woken

@@ -1,7 +1,8 @@
-"""One run: jobs, engines and a scheduler on one clock.
+"""One run: jobs, engines and routers on one virtual clock.
 
-Everything happens in order of time and, at equal times, in the order of planning, so a run depends only on its inputs.
-An engine begins its next step before the router reacts to the results of the last step, as over a network.
+Events happen in order of time. Events at the same time happen in the order in which they were planned, so a run depends
+only on its inputs. An engine begins its next step before the router reacts to the results of the last step, as over a
+network.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -34,10 +35,11 @@ _SAMPLE_SECONDS = 1.0
 class Simulation:
     """A run of `jobs` through a pool.
 
-    `scheduler` replaces that of the pool's first table, for example by one that logs its calls. `probe` is called with
-    the simulation and the time at every sample (every `metrics_seconds`). With `scaling` the pool is scaled by these
-    rules, and `autoscaler` has the history. With `keep_loads` the result has the load of every instance at every
-    sample. Drained instances stay while they are among `held`, as when sessions still fetch blocks from them.
+    If `scheduler` is given, it takes the place of the first router's scheduler; for example, it may log its calls.
+    `probe` is called with the simulation and the time at every sample, that is every `metrics_seconds`. If `scaling` is
+    given, the pool is scaled by these rules, and `autoscaler` has the history. If `keep_loads` is set, the result has
+    the load of every instance at every sample. Drained instances among `held` are not removed, for example because
+    sessions still fetch blocks from them.
     """
 
     def __init__(
@@ -84,12 +86,14 @@ class Simulation:
 
     @property
     def scheduler(self) -> SharedScheduler:
-        """The scheduler of the router that decides for all routers, or of the first serving router."""
+        """The scheduler that decides for all routers; if each router decides alone, that of the first serving
+        router.
+        """
         return self.routers.leading
 
     def run(self) -> RunResult:
-        """Run to the end of the last job. Raises RuntimeError if a job can never end, which would be a bug of the
-        model.
+        """Run until the last job has ended, and return the results. Raises RuntimeError if a job can never end, which
+        would be a fault of the model.
         """
         arrivals = sorted((job for job in self.result.jobs if job.arrives_at >= 0), key=lambda job: (job.arrives_at, job.index))
         self._open = len(self.result.jobs)
@@ -206,7 +210,7 @@ class Simulation:
             self._on_progress(200)
 
     def _give_up(self, job: Job, phase: Phase) -> None:
-        """End a request that was refused or lost; the later turns of its session are never sent."""
+        """End a refused or lost request with the final `phase`. The later turns of its session are never sent."""
         job.phase = phase
         self._close(job)
         for later in job.later_turns():
@@ -276,8 +280,8 @@ class Simulation:
         return cheapest_first(self.scheduler, sessions, names)
 
     def _lost(self, job: Job, instance: str, now: float) -> None:
-        """Handle a broken connection: the request is tried on another instance if its response had not begun; otherwise
-        it fails.
+        """Handle a request whose connection to `instance` broke. If its response had not begun, the request is retried
+        on another instance; otherwise it fails.
         """
         assert job.request is not None, "only routed jobs reach an engine"
         request_id = job.request.id
@@ -293,7 +297,9 @@ class Simulation:
         self._see(outcomes, now)
 
     def _tell_generated(self, now: float) -> None:
-        """Report to the scheduler how many tokens each streamed answer has; done once a second, as in a router."""
+        """Report to the schedulers how many tokens each streamed answer has. Called at every sample, usually once a
+        second as in a router.
+        """
         if all(scheduler.knows_decode_times for scheduler in self.routers):
             return  # nobody learns from it
         for job in self._jobs.values():
@@ -307,7 +313,9 @@ class Simulation:
     # ---- sampling
 
     def _copy_prefix(self, now: float) -> None:
-        """Begin a copy of a shared prefix if one is due; checked once a second, as in a router."""
+        """Begin to copy a shared prefix if the scheduler finds that a copy is due. Called at every sample, usually once
+        a second as in a router.
+        """
         scheduler = self.scheduler
         copy = None if self._kept is None else scheduler.copy_due(self._kept.newest(), now)
         if copy is not None:

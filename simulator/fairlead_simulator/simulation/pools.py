@@ -1,4 +1,6 @@
-"""Successive versions of the simulated pool's routing table, as the control API would make them."""
+"""The specification of a simulated pool, and the successive versions of its routing table, as the control API makes
+them.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -22,8 +24,8 @@ from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.engine_model.presets import EnginePreset
 
 Clients = Literal["in-turn", "random", "session", "prefix"]
-"""The distribution of requests over several routers: in turn; at random; each session to one router; or prompts with
-the same beginning to one router, as behind load balancers that hash a cookie or a prompt.
+"""The distribution of requests over several routers: in turn; at random; by session, as behind a load balancer that
+hashes a cookie; or by the prompt's beginning, as behind one that hashes the prompt.
 """
 
 POOL = PoolKey(namespace="simulation", name="pool")
@@ -31,8 +33,8 @@ POOL = PoolKey(namespace="simulation", name="pool")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedPool:
-    """The specification of a simulated pool. `instances` is the number of instances with the role both; it is 0 in a
-    pool of prefill and decode instances.
+    """The specification of a simulated pool. `instances` is the number of instances that prefill and decode; it is 0 in
+    a pool of separate prefill and decode instances.
     """
 
     preset: EnginePreset
@@ -50,52 +52,54 @@ class SimulatedPool:
     slo_ttft_seconds: float = 5.0
     slo_tpot_seconds: float = 0.1
     speeds: tuple[float, ...] = ()
-    """Speeds of the instances as multiples of the preset's speed, in order of their numbers; with more instances, the
-    list is repeated. Empty = all instances have the preset's speed.
+    """Speeds of the instances as multiples of the preset's speed, in order of the instances' numbers. If there are more
+    instances than speeds, the list is repeated. Empty = all instances have the preset's speed.
     """
     weights: tuple[float, ...] = ()
-    """Weights of the instances on the hash ring, repeated like `speeds`; empty = all have 1. Instances that are added
-    later have 1.
+    """Weights of the initial instances on the hash ring; the list is repeated like `speeds`. Empty = all weights are 1.
+    Instances that are added later have the weight 1.
     """
     prefill_tokens_per_second: float
     """The prefill speed, in tokens per second, that the router assumes for every instance."""
     fetching: bool = False
-    """Whether engines can fetch prefix blocks from each other, which engines of a real pool cannot. The KV blocks of a
-    prefilled prompt can be sent to a decode instance in any case.
+    """Whether engines can fetch cached prefix blocks from each other. Engines of a real pool cannot. Independently of
+    this, the KV blocks of a prefilled prompt can always be sent to a decode instance.
     """
     copying: bool = False
-    """Whether prefixes that many sessions share are copied ahead of requests; only with `fetching`."""
+    """Whether a prefix that many sessions share is copied to more instances ahead of requests; needs `fetching`."""
     knows_decode_times: bool = False
-    """Whether the router knows the duration of decode steps from the beginning. The router of a real pool fits them to
-    finished answers.
+    """Whether the router knows the duration of decode steps from the beginning. The router of a real pool has to fit
+    these durations to finished answers.
     """
     session_ttl_seconds: float = 1800.0
     routers: int = 1
     clients: Clients = "in-turn"
     asking_seconds: float | None = None
-    """Seconds that a message between routers takes when one router decides for all; None: each router decides alone."""
+    """Seconds that a message between routers takes. If given, one router decides for all routers; None = each router
+    decides alone.
+    """
     told_seconds: float | None = None
-    """Seconds until routers that decide alone receive each other's load reports, which are sent once a second; None:
-    routers send no reports, as when the control API is unreachable.
+    """Seconds until a router's load report, sent once a second, reaches the other routers; used if each router decides
+    alone. None = routers send no load reports, as when the control API is unreachable.
     """
     seed: int = 0
 
     def preset_of(self, instance: str) -> EnginePreset:
-        """Return the engine preset of an instance, by the instance's id."""
+        """Return the engine preset of the instance with this id."""
         return self.preset.at_speed(self.speed_of(instance))
 
     def speed_of(self, instance: str) -> float:
-        """Return the speed of an instance as a multiple of the preset's speed, by the instance's id."""
+        """Return the speed of the instance with this id, as a multiple of the preset's speed."""
         number = int(instance[1:].partition("-")[0])
         return self.speeds[number % len(self.speeds)] if self.speeds else 1.0
 
     def capacity(self, role: Role) -> float:
-        """Return the capacity of a role's instances, as a number of instances of the preset's speed."""
+        """Return the sum of the speeds of the role's initial instances, as multiples of the preset's speed."""
         return sum(self.speed_of(entry.id) for entry in self.first_table().instances if entry.role is role)
 
     def first_table(self) -> RoutingTable:
-        """Return version 1 of the routing table, in which every instance is Serving. Instance ids contain the seed, so
-        that hash rings differ between seeds.
+        """Return version 1 of the routing table, in which all instances are Serving. The ids of instances contain the
+        seed, so that their places on the hash ring differ from seed to seed.
         """
         preset = self.preset
         roles = [Role.BOTH] * self.instances + [Role.PREFILL] * self.prefill_instances + [Role.DECODE] * self.decode_instances
@@ -147,9 +151,7 @@ class SimulatedPool:
         return facts
 
     def entry(self, number: int, role: Role, generation: int = 0) -> InstanceEntry:
-        """Return the table entry of the instance with this number; a restarted instance (`generation`) has another
-        address.
-        """
+        """Return the table entry of the instance with this number. `generation` is part of the instance's address."""
         name = f"{role.value[0]}{number:03d}-{self.seed}"
         return InstanceEntry(
             id=name,
@@ -162,22 +164,25 @@ class SimulatedPool:
 
 
 def next_table(table: RoutingTable, instances: Iterable[InstanceEntry] | None = None, **changes: Any) -> RoutingTable:
-    """Return the next version of the routing table, with other instances or other facts."""
+    """Return the next version of the routing table, with these instances (None = the same) and with the changed
+    facts.
+    """
     entries = table.instances if instances is None else tuple(instances)
     return replace(table, version=table.version + 1, instances=entries, outlook=_outlook(entries), **changes)
 
 
 def _outlook(entries: Iterable[InstanceEntry]) -> Outlook:
-    """Return the outlook for a table in which no instance accepts requests: only scaling removes a pool's last
-    instance, and scaling starts an instance when a request arrives.
+    """Return the outlook for the case that no instance accepts requests. It is COMING if all instances that are to
+    serve are starting. This includes a pool without instances, because only scaling removes the last instance, and
+    scaling starts a new one when a request arrives.
     """
     taking = [entry for entry in entries if entry.state is not InstanceState.DRAINING and entry.role is not Role.PREFILL]
     return Outlook.COMING if all(entry.state is InstanceState.STARTING for entry in taking) else Outlook.UNKNOWN
 
 
 def with_state(entry: InstanceEntry, state: InstanceState) -> InstanceEntry:
-    """Return the entry with another state; an instance that does not accept requests has no anchors on the hash
-    ring.
+    """Return the instance's entry with another state. In a state in which the instance does not accept requests, it has
+    no anchors on the hash ring.
     """
     changed = replace(entry, state=state)
     return changed if changed.accepting else replace(changed, anchors=0)

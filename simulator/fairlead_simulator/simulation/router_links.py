@@ -1,4 +1,6 @@
-"""The connections of simulated routers to the router that decides for all of them, the decider."""
+"""The connections between simulated routers if one of them, the decider, decides for all. The other routers are called
+fronts.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -8,12 +10,12 @@ from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_simulator.simulation.events import EventQueue
 
 See = Callable[[Sequence[Dispatch | Refusal], float], None]
-"""A function that carries out the dispatches and refusals that a scheduler returned."""
+"""A function that carries out the dispatches and refusals returned by a scheduler."""
 
 
 class RouterLink:
-    """The connection of one front (a router that lets another router decide) to the decider. Every message takes
-    `seconds`. If the connection breaks, messages in transit are lost.
+    """The connection of one front to the decider. Every message takes `seconds`. If the connection breaks, the messages
+    in transit are lost.
     """
 
     def __init__(self, front: SharedScheduler, decider: SharedScheduler, seconds: float, events: EventQueue, see: See) -> None:
@@ -26,12 +28,12 @@ class RouterLink:
         self.is_open = True
 
     def open(self, now: float) -> None:
-        """Open the connection: from now on the front lets the decider decide."""
+        """Open the connection. From now on the decider decides for the front."""
         self._decider.join(self._back)
         self._front.ask(self, now)
 
     def notice(self, now: float) -> None:
-        """Let both ends notice that the connection is broken."""
+        """Close the connection, and let both routers notice it."""
         self.is_open = False
         self._see(self._front.ask_nobody(now), now)
         self._see(self._decider.leave(self._back, now), now)
@@ -56,7 +58,7 @@ class RouterLink:
 
 
 class _WayBack:
-    """The same connection, in the direction from the decider to the front."""
+    """The direction of a connection from the decider to the front."""
 
     def __init__(self, link: RouterLink) -> None:
         self._link = link
@@ -67,7 +69,7 @@ class _WayBack:
 
 
 class RouterLinks:
-    """All connections of a run. A message takes `seconds` in each direction."""
+    """All connections between the routers of a run. A message takes `seconds` in each direction."""
 
     def __init__(self, seconds: float, events: EventQueue, see: See) -> None:
         self._seconds = seconds
@@ -76,18 +78,18 @@ class RouterLinks:
         self._links: list[RouterLink] = []
 
     def connect(self, decider: SharedScheduler, fronts: Sequence[SharedScheduler], now: float) -> None:
-        """Connect every front to the decider."""
+        """Connect every router in `fronts` to the decider, except the decider itself."""
         self._links = [RouterLink(front, decider, self._seconds, self._events, self._see) for front in fronts if front is not decider]
         for link in self._links:
             link.open(now)
 
     def break_off(self) -> None:
-        """Break all connections: messages no longer arrive, but no router has noticed that yet."""
+        """Break all connections. Messages no longer arrive, but no router has noticed this yet."""
         for link in self._links:
             link.is_open = False
 
     def notice(self, now: float) -> None:
-        """Let the routers notice that their connections are broken; each then decides alone."""
+        """Let all routers notice that their connections are broken. From then on each router decides alone."""
         links, self._links = self._links, []
         for link in links:
             link.notice(now)

@@ -1,8 +1,9 @@
-"""The routers of one run: the distribution of requests over them, and their knowledge of each other.
+"""The routers of one run: the distribution of requests over them, and what each of them knows of the others.
 
-Routers get their number from the control API. Either one router decides for all; or each router decides alone. Then it
-knows its own requests, the KV events and, if routers exchange load reports, the load of other routers some seconds ago.
-Routers do not share bindings: the control API's reports of other routers' sessions are left out of the model.
+The control API tells each router the number of routers. Either one router decides for all, or each router decides
+alone. A router that decides alone knows its own requests, the KV events and, if routers exchange load reports, the load
+of the other routers some seconds ago. In the model, routers do not share bindings, although the control API of a real
+pool reports other routers' sessions.
 """
 
 from collections import OrderedDict
@@ -27,18 +28,18 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.router_links import RouterLinks, See
 
 RouterChange = Literal["none", "restart", "replace", "break", "notice", "connect"]
-"""Events that concern the routers: a restart, with or without the state that they kept on disk; a break of their
-connections; the moment when they notice it; a reconnection of all.
+"""Events that concern the routers. `restart` keeps the state that routers have on disk, and `replace` does not. `break`
+breaks their connections, `notice` is when they notice this, and `connect` connects them again.
 """
 
 SHARE_SECONDS = 1.0
-"""Seconds between two load reports of a router; real routers use the same interval."""
+"""Seconds between two load reports of a router, as in real routers."""
 MOST_TURNS = 1024
-"""Maximum number of turns that are kept as candidates for copies of shared prefixes."""
+"""Maximum number of kept turns. A shared prefix is copied only if it is found in kept turns."""
 
 
 class Turn(NamedTuple):
-    """See `fairlead.routing.contracts.copies.KeptTurn`."""
+    """A kept turn; its fields are described in `fairlead.routing.contracts.copies.KeptTurn`."""
 
     request: RoutingRequest
     began: float
@@ -46,13 +47,15 @@ class Turn(NamedTuple):
 
 
 class KeptTurns:
-    """The newest served turns, one per session; a request without a session counts as a session."""
+    """The latest served turn of each session, for at most MOST_TURNS sessions. A request without a session counts as a
+    session.
+    """
 
     def __init__(self) -> None:
         self._turns: OrderedDict[str, Turn] = OrderedDict()
 
     def keep(self, request: RoutingRequest, now: float) -> None:
-        """Keep a served turn, in place of the previous turn of its session."""
+        """Keep a served turn. It replaces the previous turn of its session."""
         name = request.session or request.id
         before = self._turns.pop(name, None)
         self._turns[name] = Turn(request, now if before is None else before.began, now)
@@ -65,8 +68,8 @@ class KeptTurns:
 
 
 class Routers:
-    """The schedulers of a run, each with a different seed. `first` is the scheduler of router 0 if it already exists.
-    `see` carries out dispatches and refusals that were not returned by a call.
+    """The schedulers of a run, one per router, each with its own seed. `first` is the scheduler of router 0; None = it
+    is made here. `see` carries out dispatches and refusals that arrive over connections between routers.
     """
 
     def __init__(
@@ -89,29 +92,31 @@ class Routers:
         self._add(range(len(self._all), spec.routers), table)
 
     def __iter__(self) -> Iterator[SharedScheduler]:
-        """Iterate over all schedulers, including schedulers that only finish their requests."""
+        """Iterate over all schedulers, including the schedulers of replaced routers, which still finish their
+        requests.
+        """
         return iter(self._all)
 
     @property
     def serving(self) -> tuple[SharedScheduler, ...]:
-        """Return the schedulers that get new requests."""
+        """The schedulers that get new requests."""
         return tuple(self._all[number] for number in self._serving)
 
     @property
     def leading(self) -> SharedScheduler:
-        """Return the scheduler that decides for all routers; if no router does, the first scheduler."""
+        """The scheduler that decides for all routers; if each router decides alone, the first scheduler."""
         if self._links is None:
             return self.serving[0]
         names = {f"router-{number}": number for number in self._serving}
         return self._all[names[decider_of(self._all[0].table.pool, names)]]
 
     def take(self, job: Job) -> SharedScheduler:
-        """Return the scheduler to which a new request is sent."""
+        """Choose the router for a new request, record it in the job, and return the router's scheduler."""
         job.router = self._serving[self._place(job)]
         return self._all[job.router]
 
     def of(self, job: Job) -> SharedScheduler:
-        """Return the scheduler that has the request."""
+        """Return the scheduler of the router that received the request."""
         return self._all[job.router]
 
     def start(self, now: float) -> None:
@@ -130,7 +135,7 @@ class Routers:
         self._telling = False
 
     def _tell(self, _: None, now: float) -> None:
-        """Give each router the sum of the other routers' load reports, as the control API does."""
+        """Send each router the sum of the other routers' load reports, as the control API does."""
         assert self._spec.told_seconds is not None, "only then anything is sent"
         if not self._telling:
             return
@@ -145,7 +150,7 @@ class Routers:
         scheduler.know_others(replace(share, age_seconds=self._spec.told_seconds or 0.0), now)
 
     def change(self, what: RouterChange, now: float) -> None:
-        """Apply an event of the timeline to the routers, such as a restart or a break of their connections."""
+        """Apply an event to the routers, such as a restart or a break of their connections."""
         if what in ("restart", "replace"):
             self._restart(now, remember=what == "restart")
         elif self._links is not None:
@@ -158,7 +163,9 @@ class Routers:
                 self._links.connect(self.leading, self.serving, now)
 
     def _restart(self, now: float, *, remember: bool) -> None:
-        """Replace the serving routers by new ones. The old routers get no further requests."""
+        """Replace the serving routers by new routers. The replaced routers get no new requests. If `remember`, the new
+        routers know the prefixes that the replaced routers remembered.
+        """
         kept = [scheduler.prefix_memories(now) if remember else () for scheduler in self.serving]
         if self._links is not None:
             self._links.break_off()

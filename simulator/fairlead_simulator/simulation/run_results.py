@@ -1,4 +1,4 @@
-"""The results of a run apart from its jobs, and how they are recorded."""
+"""The results of a run, and the recording of its loads and moves."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -18,14 +18,14 @@ _TAKE_RECORDS_SECONDS = 300.0
 
 @dataclass(slots=True)
 class LoadPoint:
-    """The pending prefill tokens of every instance at one moment, as counted by the router."""
+    """The pending prefill tokens of every instance at one moment, as the routers count them."""
 
     at: float
     pending: dict[str, int]
 
 
 def variation(values: Sequence[float]) -> float:
-    """Return the population coefficient of variation; 0 when the mean is 0."""
+    """Return the population coefficient of variation of the values; 0 if their mean is 0 or there are none."""
     count = len(values)
     mean = fsum(values) / count if count else 0.0
     if mean == 0:
@@ -34,9 +34,9 @@ def variation(values: Sequence[float]) -> float:
 
 
 class LoadVariations:
-    """The variation of pending prefill tokens over instances, at each moment at which tokens were pending, in order of
-    time. Only two numbers are stored for each moment, however many instances there are. They are kept for the whole
-    run, because it is known only afterwards which part of the run is measured.
+    """The coefficient of variation over instances of pending prefill tokens, at each moment at which tokens were
+    pending, in order of time. Each moment takes two numbers, however many instances there are. All moments of a run are
+    kept, because the measured part of the run is known only at its end.
     """
 
     def __init__(self) -> None:
@@ -47,50 +47,50 @@ class LoadVariations:
         return len(self._at)
 
     def add(self, at: float, pending: Sequence[float]) -> None:
-        """Add the pending tokens of every instance at the time `at`, which must be later than all before."""
+        """Add a moment: the pending tokens of every instance at the time `at`, which must be later than all earlier
+        moments.
+        """
         if any(pending):
             self._at.append(at)
             self._variations.append(variation(pending))
 
     def mean(self, begin: float, end: float) -> float:
-        """Return the mean of the recorded variations at the times from `begin` to `end`, both included; 0 without a
-        record.
-        """
+        """Return the mean of the variations from time `begin` to time `end` (both included); 0 if there are none."""
         busy = self._variations[bisect_left(self._at, begin) : bisect_right(self._at, end)]
         return fsum(busy) / len(busy) if busy else 0.0
 
 
 @dataclass(slots=True)
 class RunResult:
-    """The results of a run, apart from its jobs."""
+    """The results of a run. Its `jobs` have the results of each request."""
 
     jobs: Sequence[Job]
     ended_at: float = 0.0
     refusals: dict[str, int] = field(default_factory=dict)
-    """Number of refused requests by reason."""
+    """Reason of refusal → number of requests that were refused for it."""
     migrations: list[MigrationRecord] = field(default_factory=list)
     reroutes: list[ReRouteRecord] = field(default_factory=list)
     variations: LoadVariations = field(default_factory=LoadVariations)
     loads: list[LoadPoint] = field(default_factory=list)
-    """The loads of each instance over time; empty unless `keep_loads` was requested."""
+    """The load of every instance at each sample; empty unless `keep_loads` was set."""
     events: int = 0
     preemptions: int = 0
     transferred_tokens: int = 0
     records_dropped: int = 0
     rounds: list[TrainedRound] = field(default_factory=list)
-    """The rounds of training whose models a learning policy received."""
+    """The rounds of training whose model was given to a learning policy, in order of time."""
     learning: LearningReport | None = None
     """The state of a learning policy's training at the end; None if the policy does not learn."""
     event_gaps: int = 0
-    """Number of times that a router noticed a missing batch of KV events."""
+    """Number of times that a router noticed that a batch of KV events was missing."""
 
     def count_refusal(self, reason: str) -> None:
-        """Count a refused request."""
+        """Count a request that was refused for this reason."""
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
 
 
 class RunRecorder:
-    """Adds the figures of the schedulers to the result of a run."""
+    """Copies loads and moves from the routers' schedulers to the result of a run."""
 
     def __init__(self, routers: Routers, result: RunResult, *, keep_loads: bool) -> None:
         self._routers = routers
@@ -99,7 +99,7 @@ class RunRecorder:
         self._taken_at = 0.0
 
     def sample_loads(self, now: float) -> None:
-        """Record the load of every instance that prefills."""
+        """Record the pending prefill tokens of every instance that prefills, summed over the routers."""
         pending: dict[str, int] = {}
         for scheduler in self._routers:
             for load in scheduler.loads():
@@ -110,8 +110,8 @@ class RunRecorder:
             self._result.loads.append(LoadPoint(now, pending))
 
     def take_records(self, now: float, *, final: bool = False) -> None:
-        """Copy the records of migrations and re-routes to the result; before the end of the run (`final`) only from
-        time to time.
+        """Move the schedulers' records of migrations and re-routes to the result. Does so every 300 s, and at the end
+        of the run (`final`).
         """
         if not final:
             if now - self._taken_at < _TAKE_RECORDS_SECONDS:

@@ -1,8 +1,7 @@
-"""Measures the signals of scaling on a simulated pool, as the control API measures them on a real pool.
+"""Measures the signals that scaling needs on a simulated pool, as the control API measures them on a real pool.
 
-Rates, loads and attainment are computed over the last `WINDOW_SECONDS`. Figures of the engine and the workload
-(throughput, cached share, lengths) are computed over the last `MEMORY_SECONDS`, because measuring them takes more
-requests.
+Rates, loads and attainment are measured over the last `WINDOW_SECONDS`. Figures about the engine and the workload
+(throughput, cached share, lengths) are measured over the last `MEMORY_SECONDS`, because they need more requests.
 """
 
 from collections import deque
@@ -23,7 +22,7 @@ MEMORY_SECONDS = 300.0
 
 
 class RollingSums:
-    """Sums, by name, of the amounts added in the last `seconds`."""
+    """Sums, each with a name, of the amounts that were added in the last `seconds` seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -32,7 +31,7 @@ class RollingSums:
         self._begun_at: float | None = None
 
     def add(self, now: float, **amounts: float) -> None:
-        """Add amounts to the sums with these names."""
+        """Add an amount to each of the named sums."""
         if self._begun_at is None:
             self._begun_at = now
         self._added.append((now, amounts))
@@ -40,18 +39,20 @@ class RollingSums:
             self._sums[name] = self._sums.get(name, 0.0) + amount
 
     def forget(self, now: float) -> None:
-        """Drop amounts that are older than the window."""
+        """Drop the amounts that are older than the window."""
         while self._added and self._added[0][0] <= now - self._seconds:
             for name, amount in self._added.popleft()[1].items():
                 self._sums[name] -= amount
 
     def rate(self, name: str, now: float) -> float:
-        """Return the sum per second over the window, or over the time after the first addition if that is shorter."""
+        """Return the named sum divided by the seconds of the window, or by the seconds since the first amount was added
+        if these are fewer; 0 without an amount.
+        """
         seconds = min(self._seconds, now - self._begun_at) if self._begun_at is not None else 0.0
         return self.total(name) / seconds if seconds > 0 else 0.0
 
     def total(self, name: str) -> float:
-        """Return the sum with this name; never negative through rounding errors."""
+        """Return the named sum. Rounding errors that would make it negative are corrected to 0."""
         return max(0.0, self._sums.get(name, 0.0))
 
     def mean(self, name: str, of: str) -> float | None:
@@ -60,7 +61,7 @@ class RollingSums:
 
 
 class SignalMeter:
-    """Computes the signals of scaling from every request and every second of one run."""
+    """Measures the signals that scaling needs, from every request and every sample of a run."""
 
     def __init__(self, pool: SimulatedPool) -> None:
         self._pool = pool
@@ -68,20 +69,20 @@ class SignalMeter:
         self._recent = RollingSums(WINDOW_SECONDS)
         self._long = RollingSums(MEMORY_SECONDS)
         self._generated: dict[int, int] = {}
-        """Number of output tokens counted so far for each running job, by the job's index."""
+        """Index of a running job → number of its output tokens counted so far."""
         self._speed: Figure = UNKNOWN
         self._speed_at = 0.0
         """Time at which the prefill speed was last measured."""
         self._prefills = 0
 
     def arrived(self, job: Job, now: float) -> None:
-        """Count an arrived request, whatever its outcome."""
+        """Count a request that arrived at a router, whatever happens to it later."""
         self._recent.add(now, requests=1, prompt=job.input_tokens)
         self._long.add(now, asked=1, asked_tokens=job.input_tokens, asked_squares=job.input_tokens**2)
 
     def refused(self, job: Job, now: float, reason: RejectionReason) -> None:
-        """Count a request that was refused or lost. Its first token counts as missing the target or, if it has already
-        arrived, as late from now on.
+        """Count a refused request as one that missed the TTFT target. If its first token was already counted as in
+        time, this is corrected.
         """
         self._recent.add(now, refused_for_decode=reason in FOR_DECODE, refused_for_prefill=reason in FOR_PREFILL)
         if job.heard_first:
@@ -90,7 +91,7 @@ class SignalMeter:
             self._recent.add(now, first=1)
 
     def first_token(self, job: Job, now: float) -> None:
-        """Count a request's first token; its prompt has been computed."""
+        """Count the first token of a request, and the prompt tokens that were computed for it."""
         self._recent.add(now, first=1, first_in_time=self._is_in_time(job))
         self._long.add(now, computed=job.input_tokens - job.hit_tokens)
         self._prefills += 1
@@ -99,7 +100,7 @@ class SignalMeter:
         return job.first_token_at - job.arrives_at < self._pool.slo_ttft_seconds
 
     def generated(self, job: Job, tokens: int, now: float) -> None:
-        """Record the number of tokens of the request's answer that have been sent so far."""
+        """Record that `tokens` tokens of the request's answer have been sent so far."""
         more = tokens - self._generated.get(job.index, 0)
         if more > 0:
             self._generated[job.index] = tokens
@@ -116,11 +117,11 @@ class SignalMeter:
             self._recent.add(now, paced=1, paced_in_time=seconds <= self._pool.slo_tpot_seconds)
 
     def ended(self, job: Job) -> None:
-        """Forget a request that has ended in any way."""
+        """Forget a request that has ended, whether served or not."""
         self._generated.pop(job.index, None)
 
     def sample(self, loads: Iterable[InstanceLoad], now: float) -> None:
-        """Take a sample of all instances for one more second."""
+        """Take a sample of the loads of all instances, which must be done about once a second."""
         for window in (self._recent, self._long):
             window.forget(now)
         speed = self._prefill_speed()
@@ -142,13 +143,13 @@ class SignalMeter:
             self._recent.add(now, decode_load=sum(map(self._decode_load, decoding)) / len(decoding), decode_samples=1)
 
     def prefill_figure(self, now: float) -> Figure:
-        """Return the last measured prompt tokens per second of an instance, even if no instance is left; unknown before
-        the first measurement.
+        """Return an instance's prefill speed in prompt tokens per second, as last measured, even if the pool has no
+        instances now. The figure is unknown before the first measurement.
         """
         return recalled(self._speed, now - self._speed_at)
 
     def signals(self, loads: Sequence[InstanceLoad], now: float) -> PoolSignals:
-        """Return the present signals for each role that has instances."""
+        """Return the present signals of each role of the pool."""
         roles = [Role.BOTH] if self._pool.instances else [Role.PREFILL, Role.DECODE]
         return PoolSignals(
             window_seconds=WINDOW_SECONDS,
@@ -201,15 +202,16 @@ class SignalMeter:
         return None if not mean or square is None else sqrt(max(0.0, square / mean**2 - 1))
 
     def _prefill_speed(self) -> float | None:
-        """Return the measured prefill speed in tokens per second; None if it was not measured."""
+        """Return the measured prefill speed of an instance in tokens per second; None if nothing was measured."""
         return self._long.mean("computed", "busy") or None
 
     def _prefill_load(self, load: InstanceLoad) -> float:
         return load.pending_prefill_tokens / (self._prefill_speed() or inf) / self._pool.slo_ttft_seconds
 
     def _decode_load(self, load: InstanceLoad) -> float:
-        """Return the decode load of an instance: the predicted step for the requests that fit the KV memory at the same
-        time, increased in proportion to the requests that do not fit.
+        """Return the decode load of an instance: the duration of a decode step divided by the TPOT target. The step is
+        predicted for the requests that fit the KV memory together, and lengthened in proportion if more requests are
+        decoding.
         """
         tokens, decode = load.decode_tokens, self._preset.decode
         fitting = min(1.0, self._preset.kv_tokens / tokens) if tokens else 1.0

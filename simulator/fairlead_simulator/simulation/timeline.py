@@ -1,4 +1,6 @@
-"""Events of the pool during a run: scaling, role flips, failures, recoveries, and values that a schedule overrides."""
+"""Events that happen to a pool during a run: scaling, drains, role flips, failures and recoveries, changes by a
+schedule, and events of the routers.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,9 +12,9 @@ Victims = Literal["newest", "cheapest"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleTo:
-    """A change of the number of instances with the role `role` to `instances`, at `at` seconds. New instances serve
-    after `startup_seconds`; surplus instances drain and are removed. Up to `asleep` of the surplus instances sleep
-    instead, and are the first to serve again, after `wake_seconds`.
+    """A change, at `at` seconds, of the number of instances with the role `role` to `instances`. New instances serve
+    after `startup_seconds`. Surplus instances drain and leave; up to `asleep` of them sleep. Sleeping instances are the
+    first to serve again, after `wake_seconds`.
     """
 
     at: float
@@ -22,16 +24,16 @@ class ScaleTo:
     asleep: int = 0
     wake_seconds: float = 0.0
     victims: Victims = "newest"
-    """Which instances are removed: the newest; or the cheapest to remove, by sessions, caches and requests, as the
-    operator chooses.
+    """Which instances are removed: the newest instances, or the cheapest to remove by the operator's rule, which
+    considers sessions, caches and requests.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """The drain and removal of one instance with the role `role`, at `at` seconds. `place` is its index among the
-    serving instances, sorted by the cost of their removal, lowest first. If `is_replaced`, a new instance takes over,
-    which serves after `startup_seconds`.
+    """The drain and removal, at `at` seconds, of one instance with the role `role`. The serving instances are sorted by
+    the cost of removing them, lowest first; `place` is the index of the drained one. If `is_replaced`, a new instance
+    serves after `startup_seconds`.
     """
 
     at: float
@@ -43,8 +45,8 @@ class Drain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """A change of role, beginning at `at` seconds: the cheapest instance with the role `source` drains; once it is idle
-    it gets the role `target` and keeps its memory.
+    """A change of one instance's role, which begins at `at` seconds. The instance of the role `source` that is cheapest
+    to drain is drained. Once it is idle, it serves in the role `target` and keeps its cache.
     """
 
     at: float
@@ -54,20 +56,24 @@ class Flip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
-    """The death of an instance at `at` seconds. `instance` is its index among the living instances. The routing table
-    lists it as Lost `detected_after_seconds` later.
+    """The death of an instance at `at` seconds. `instance` is its index among the living instances that accept
+    requests. `detected_after_seconds` later, the routing table lists it as Lost.
     """
 
     at: float
     instance: int
     detected_after_seconds: float = 2.0
     recovered_after_seconds: float | None = None
-    """Seconds from the death until the instance serves again, with an empty cache; None = never."""
+    """Seconds from the death until the instance serves again, with an empty cache, but not before the death is
+    detected; None = the instance never recovers.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """A change of fields of the pool at `at` seconds, as made by a schedule; None leaves a field unchanged."""
+    """A change of the pool's settings at `at` seconds, as a schedule makes it. A setting that is None does not
+    change.
+    """
 
     at: float
     slo_ttft_seconds: float | None = None
@@ -76,16 +82,14 @@ class Override:
     prefills_in_flight: int | None = None
     policy: str | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
-    """Parameters of the new `policy`, or of the present policy if there is no new one. They replace all earlier
-    parameters.
-    """
+    """Parameters of `policy` or, if that is None, of the present policy. They replace all earlier parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRouters:
-    """A replacement of the serving routers by new ones, at `at` seconds. The old routers finish their requests. If the
-    new routers `remember`, they know the assumed cache contents of instances from the old routers, like routers whose
-    disk was kept.
+    """A replacement of the serving routers by new routers, at `at` seconds. The replaced routers finish their requests.
+    If `remember`, the new routers know the prefixes that the replaced routers remembered, as after a restart that keeps
+    the disk.
     """
 
     at: float
@@ -94,8 +98,8 @@ class RestartRouters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartRouters:
-    """A loss of all messages between routers for `for_seconds`, beginning at `at` seconds. The routers notice it
-    `noticed_after_seconds` later, and each decides alone until the loss is over.
+    """A loss of all messages between routers for `for_seconds`, from `at` seconds on. The routers notice the loss after
+    `noticed_after_seconds`. From then on each router decides alone until the loss ends.
     """
 
     at: float

@@ -1,7 +1,7 @@
-"""Training in virtual time: a learner takes the policy's samples, and a new model arrives after the time that a trainer
-on the router's machine would need.
+"""Training of a learning policy in virtual time. A learner takes the policy's samples. A new model arrives after the
+time that a trainer on the router's machine would need.
 
-A round of training is computed at once; only its result is delayed by the clock.
+A round of training is computed at once; the virtual clock delays only its result.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_simulator.simulation.events import EventQueue
 
 SECONDS_PER_STEP = 0.005
-"""Assumed seconds of one training step of 256 samples through 128 units, on one core beside a busy router (measured 3-4
-ms).
+"""Assumed seconds of one training step of 256 samples through 128 units, on one core beside a busy router (measured: 3
+to 4 ms).
 """
 
 
@@ -33,8 +33,8 @@ class TrainedRound:
 class Training:
     """The trainer of one run.
 
-    When the policy is replaced by another one, its samples and models are forgotten. `scheduler` is a function that
-    returns the scheduler that learns, because a restart of the routers replaces it.
+    `scheduler` returns the scheduler whose policy learns; it is a function, because a restart of the routers replaces
+    the scheduler. When the policy is replaced by another policy, its samples and models are forgotten.
     """
 
     def __init__(self, scheduler: Callable[[], PoolScheduler], events: EventQueue, seed: int) -> None:
@@ -47,7 +47,9 @@ class Training:
         self.rounds: list[TrainedRound] = []
 
     def second(self, now: float) -> None:
-        """Take new samples, and begin a round of training if one is due and none is running."""
+        """Take new samples from the policy, and begin a round of training if one is due. Does nothing while a round is
+        running.
+        """
         policy = self._scheduler().learns_online
         if policy is None or self._busy:
             return

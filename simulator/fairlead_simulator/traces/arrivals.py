@@ -1,4 +1,4 @@
-"""The time at which each row of a trace is sent."""
+"""The times at which the rows of a trace are sent."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,11 +6,12 @@ from fairlead_simulator.traces.rows import TraceRow
 
 
 def arrival_times(rows: Iterable[TraceRow], speed: float, bursts: bool) -> Iterator[tuple[float, TraceRow]]:
-    """Yield each row with the seconds after the start at which it is due, `speed` times as fast as recorded.
+    """Yield each row with the time at which it is due, in seconds after the start. The trace runs `speed` times as fast
+    as it was recorded.
 
-    Traces often give many rows one timestamp, for example every three seconds. Rows with equal timestamps are spread
-    evenly over the time until the next timestamp; the last group is spread over a time as long as the gap before it.
-    With `bursts`, rows with equal timestamps stay together.
+    Traces often give many rows the same timestamp, for example every three seconds. Such rows are spread evenly over
+    the time until the next timestamp. The rows with the last timestamp are spread over a time as long as the gap before
+    it. If `bursts`, rows with equal timestamps are sent together.
     """
     first: float | None = None
     group: list[TraceRow] = []

@@ -1,8 +1,8 @@
-"""Ids of blocks of 512 tokens, made from the ids of other blocks or from texts.
+"""Ids for blocks of 512 tokens, made from ids of blocks of another size or from texts.
 
-An id made by this module identifies a prompt's whole text up to the end of the block, as Mooncake's ids do: prompts
-with the same beginning have equal ids for that beginning. The ids from which it is made may do the same, or may
-identify only the text of one block, as hashes of blocks do.
+As in Mooncake's traces, an id made by this module stands for a prompt's whole text up to the end of the block. So
+prompts with the same beginning have the same ids for that beginning. The given ids may have this meaning, too, or may
+stand only for the text of their own block, as hashes of blocks do.
 """
 
 from collections.abc import Hashable, Sequence
@@ -10,12 +10,12 @@ from collections.abc import Hashable, Sequence
 from fairlead_simulator.traces.rows import BLOCK_TOKENS
 
 BYTES_PER_TOKEN = 4.0
-"""Assumed number of bytes per token, for texts whose tokens were not counted."""
+"""Assumed number of bytes per token in texts whose tokens were not counted."""
 
 
 class BlockNames:
-    """Numbers, from 0 on, for the blocks of one trace. A block's number identifies its content together with all blocks
-    before it.
+    """The block ids of one trace: numbers from 0 on. A block's number stands for the block's content together with all
+    blocks before it.
     """
 
     def __init__(self) -> None:
@@ -23,22 +23,24 @@ class BlockNames:
         self._next = 0
 
     def of_ids(self, ids: Sequence[int], input_length: int, block_tokens: int) -> tuple[int, ...]:
-        """Return numbers for a prompt whose blocks of `block_tokens` tokens have these ids. If neither `block_tokens`
-        divides 512 nor 512 divides `block_tokens`, the common beginning of two prompts may be found up to one block too
-        short.
+        """Return the numbers of a prompt's blocks. `ids` are the ids of its blocks of `block_tokens` tokens. If neither
+        of `block_tokens` and 512 divides the other, the common beginning of two prompts may be found up to one block
+        too short.
         """
         ends = [min(len(ids), -(-(place + 1) * BLOCK_TOKENS // block_tokens)) for place in range(_blocks(input_length))]
         ends[-1] = len(ids)
         return self._chained([tuple(ids[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)])
 
     def of_text(self, text: bytes, input_length: int, bytes_per_token: float) -> tuple[int, ...]:
-        """Return numbers for a prompt with this text. All texts of one trace need the same `bytes_per_token`."""
+        """Return the numbers of the blocks of a prompt with this text. All texts of a trace need the same
+        `bytes_per_token`.
+        """
         cuts = [round(place * BLOCK_TOKENS * bytes_per_token) for place in range(_blocks(input_length))]
         return self._chained([text[begin:end] for begin, end in zip(cuts, [*cuts[1:], len(text)], strict=True)])
 
     def fresh(self, input_length: int, known: Sequence[int] = ()) -> tuple[int, ...]:
-        """Return numbers for a prompt that begins with the blocks `known` and continues with blocks that no other
-        prompt has.
+        """Return the numbers of a prompt's blocks: the blocks `known`, followed by new blocks that no other prompt
+        has.
         """
         count = _blocks(input_length) - len(known)
         self._next += count

@@ -1,7 +1,7 @@
-"""Converts traces from and to other forms: spreads rows with equal timestamps, changes rates, drops long rows, and
-makes blocks 512 tokens long.
+"""Converts traces from and to other forms. A conversion can also spread rows with equal timestamps, change the rate and
+drop long rows. The result has blocks of 512 tokens.
 
-CSV files are written with the fields of the JSONL format as columns, and with the ids separated by spaces.
+CSV files have the fields of the JSONL format as columns; block ids are separated by spaces.
 """
 
 import csv
@@ -26,30 +26,32 @@ from fairlead_simulator.traces.sources import TraceFile, opened
 
 _Reader = Callable[[TraceFile, Reading], Iterator[tuple[int, TraceRow]]]
 _UNORDERED = ("aiperf", "guidellm")
-"""Forms whose rows are not in order of time."""
+"""Forms whose rows need not be in order of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceChanges:
-    """The changes that a conversion makes. `spread` says whether rows with equal timestamps are sent at equal
-    distances, at random times, or together.
+    """The changes that a conversion makes. `spread` says when rows with equal timestamps are sent: at equal distances
+    ("even"), at random times ("random"), or together ("none").
     """
 
     spread: str = "none"
     requests_per_second: float | None = None
     speed: float = 1.0
     max_input: int | None = None
-    """Limit in tokens: rows whose prompt has at least this many tokens are dropped; None = no row is dropped."""
+    """Limit on the prompt length: rows whose prompt has this many tokens or more are dropped; None = no row is
+    dropped.
+    """
     requests: int | None = None
-    """Keep only this many of the rows that were not dropped; None = keep all."""
+    """Number of rows to keep: the first of the rows that were not dropped; None = keep all."""
     seed: int = 0
 
 
 def convert(rows: Iterable[TraceRow], changes: TraceChanges) -> list[TraceRow]:
-    """Return the changed rows in order of time, with the first at 0.
+    """Return the changed rows in order of time; the first row has the timestamp 0.
 
-    Dropped rows leave gaps. The requested rate applies to the rows that are kept; if all of them have the same
-    timestamp, they are sent at equal distances.
+    Dropped rows leave gaps. A requested rate is the rate of the rows that are kept. If a rate is requested and all kept
+    rows have the same timestamp, they are sent at equal distances.
     """
     evenly = changes.spread == "even"
     timed = iter(_scattered(rows, Random(changes.seed))) if changes.spread == "random" else arrival_times(rows, 1.0, bursts=not evenly)
@@ -76,10 +78,12 @@ def read_form(
     sort: bool = False,
     notes: Notes | None = None,
 ) -> Iterator[TraceRow]:
-    """Return the rows of a file, in order of time. `form` is one of FORMS; None = detect the form.
+    """Yield the rows of a file, in order of time. `form` is the form of the file, a key of FORMS; None = detect the
+    form.
 
-    `block_tokens` is the number of tokens per id, if it differs from the form's usual number. Rows that are not in
-    order are refused, unless `sort` is set or their form has no order. Raises TraceInvalid naming file, line and field.
+    `block_tokens` is the number of tokens per block id; None = the form's usual number. Rows out of order are sorted if
+    `sort` is set or if the form has no order; otherwise they are refused. Raises TraceInvalid naming file, line and
+    field.
     """
     with opened(path) as source:
         known = form or form_of(source.begin) or "jsonl"
@@ -119,8 +123,8 @@ def write_form(rows: Iterable[TraceRow], out: TextIO, form: str) -> int:
 
 
 def _scattered(rows: Iterable[TraceRow], rng: Random) -> list[tuple[float, TraceRow]]:
-    """Return rows with one timestamp at random times between that timestamp and the next. Rows with the last timestamp
-    are spread over a time as long as the gap before it.
+    """Return the rows with their times in seconds. Rows with the same timestamp get random times until the next
+    timestamp; rows with the last timestamp get random times in a gap as long as the gap before it.
     """
     ordered = list(rows)
     stamps = sorted({row.timestamp_ms for row in ordered})

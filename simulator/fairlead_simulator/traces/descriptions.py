@@ -1,4 +1,4 @@
-"""Describes a trace: its rates and lengths, and the share of its prompt tokens that a cache could serve."""
+"""Describes a trace by its rates, its lengths, and the share of its prompt tokens that a cache could hold."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """The distribution of a number of tokens over requests."""
+    """The distribution over requests of a number of tokens."""
 
     mean: float
     p50: float
@@ -36,8 +36,8 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 class IdealCache:
-    """An unlimited cache shared by all requests. Its hits are the upper bound of what reusing earlier prompts can
-    save.
+    """An unlimited cache shared by all requests. Its hits are an upper bound: no real cache can save more prompt
+    tokens.
     """
 
     def __init__(self) -> None:
@@ -60,8 +60,8 @@ class IdealCache:
         return self.block_hits / self.block_references if self.block_references else 0.0
 
     def add(self, row: TraceRow) -> int:
-        """Look up a prompt and then add it. Return the number of its tokens that could be reused (whole blocks only,
-        and never the whole prompt).
+        """Look up a prompt, and then add it to the cache. Return the number of its tokens that were cached, in whole
+        blocks. At least the prompt's last token counts as not cached.
         """
         known = 0
         for block in row.hash_ids:
@@ -79,8 +79,8 @@ class IdealCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceDescription:
-    """The figures of a whole trace. Rates are per second of trace time; hit rates are the hit rates of an unlimited
-    shared cache.
+    """The figures of a whole trace. Rates are per second of trace time. Hit rates are those for an unlimited shared
+    cache.
     """
 
     requests: int

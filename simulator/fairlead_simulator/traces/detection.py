@@ -1,5 +1,5 @@
-"""Detects from the first lines of a trace file which tool wrote it: finds the forms that `fairlead traces convert`
-reads, and gives advice about other files.
+"""Detects from the first lines of a trace file which tool wrote it. If `fairlead traces convert` cannot read the file,
+the error says what the file is and what to convert instead.
 """
 
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from fairlead_simulator.errors import TraceInvalid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A form of trace files. `whose` completes the sentence "the file is …"; `block_tokens` is the number of tokens per
-    block id.
+    """A form of trace files. `whose` completes the sentence "the file is …". `block_tokens` is the form's usual number
+    of tokens per block id.
     """
 
     whose: str
     columns: tuple[str, ...] = ()
-    """Names of a CSV file's columns for: time, prompt tokens, answer tokens."""
+    """A CSV file's column names for the time, the prompt tokens and the answer tokens; empty for other files."""
     block_tokens: int = 512
 
 
@@ -37,14 +37,14 @@ _KEYS = {
     "guidellm": ({"benchmarks"}, {"prompt"}),
     "jsonl": ({"input_length", "hash_ids"},),
 }
-"""For each form, sets of field names. A file has the form if each row, or the whole document, has all names in one of
-the sets.
+"""Form → sets of field names. A file has the form if its first line, or the whole document, has all names of one
+set.
 """
 _UNTIMED = {
     (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which has no times of requests",
     (b"input_config",): "aiperf's summary of a run, which lists no requests",
 }
-"""Documents that cannot be converted: the names of fields by which each is recognised → the reason."""
+"""Files that cannot be converted. They are recognised by the names of some fields → what the file is and lacks."""
 _ORDER = ("alibaba", "jsonl", "aiperf", "guidellm")
 
 
@@ -58,12 +58,14 @@ def form_of(begin: bytes) -> str | None:
 
 
 def columns_of(line: str) -> list[str]:
-    """Return the column names in the first line of a CSV file, whichever character separates them."""
+    """Return the column names in the first line of a CSV file, with any of the separators that `separator_of` knows."""
     return [one.strip().strip('"') for one in line.split(separator_of(line))]
 
 
 def separator_of(line: str) -> str:
-    """Return the character that separates the cells of a CSV file with this first line."""
+    """Return the character that separates the cells of a CSV file, judged by its first line: comma, semicolon or
+    tab.
+    """
     return max((",", ";", "\t"), key=line.count)
 
 
@@ -76,7 +78,7 @@ def _form_of_json(first: bytes, begin: bytes) -> str | None:
 
 
 def check_mooncake(begin: bytes, file: str) -> None:
-    """Raise TraceInvalid if the file has another form than Mooncake's; the message has the command that converts it."""
+    """Raise TraceInvalid if the file is not in Mooncake's form. The message has the command that converts the file."""
     form = form_of(begin)
     if form not in (None, "jsonl"):
         command = f"fairlead traces convert --from {form} {quote(file)} --out trace.jsonl"

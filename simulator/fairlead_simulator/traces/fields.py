@@ -1,4 +1,4 @@
-"""Access to the fields of a trace row; each value is checked before it is used."""
+"""Access to the fields of a trace row. Each value is checked when it is read."""
 
 import re
 from collections.abc import Mapping
@@ -8,16 +8,18 @@ from typing import Any
 from fairlead_simulator.errors import TraceInvalid
 
 LONGEST_TOKENS = 10_000_000
-"""Maximum tokens of a prompt or of an answer; a larger number in a file is taken for a mistake."""
+"""Maximum tokens of a prompt or of an answer. A larger number in a file is refused as a mistake."""
 LATEST_MS = 1e15
-"""The latest accepted time in milliseconds: large enough for times from 1970 on, too small for times in nanoseconds."""
+"""Maximum time in milliseconds. It is large enough for milliseconds since 1970, but too small for nanoseconds since
+1970.
+"""
 _LEAST_ID, _GREATEST_ID = -(2**63), 2**64 - 1
-"""The range of block ids that a JSON file of this format may have and a run can use."""
+"""Smallest and largest accepted block id: any integer of 64 bits, signed or unsigned."""
 _NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 class Record:
-    """A row, or an object within a row. Every error about it names file, line and field."""
+    """A row of a file, or an object within a row. All errors about its fields name file, line and field."""
 
     __slots__ = ("document", "file", "line", "within")
     NEEDS = "a row needs timestamp, input_length, output_length and hash_ids"
@@ -27,17 +29,19 @@ class Record:
         self.file = file
         self.line = line
         self.within = within
-        """The path from the row or document to this object, such as `metrics.`; put before field names in errors."""
+        """The path from the row to this object, such as `metrics.`; "" for the row itself. Errors put it before the
+        field's name.
+        """
 
     def refusal(self, field: str, problem: str) -> TraceInvalid:
         return TraceInvalid(self.file, self.line, f"{self.within}{field}", problem)
 
     def given(self, field: str) -> Any:
-        """Return the field's value; None if the record has no value."""
+        """Return the field's value; None if the field is missing or null."""
         return self.document.get(field)
 
     def needed(self, field: str) -> Any:
-        """Return the field's value. Raises TraceInvalid if the record has no value."""
+        """Return the field's value. Raises TraceInvalid if the field is missing or null."""
         value = self.given(field)
         if value is None:
             is_there = "is null" if field in self.document else "is missing"
@@ -45,14 +49,14 @@ class Record:
         return value
 
     def inner(self, field: str) -> "Record":
-        """Return the object in the field. Raises TraceInvalid for any other value."""
+        """Return the object in the field as a record. Raises TraceInvalid if the value is not an object."""
         value = self.given(field)
         if not isinstance(value, dict):
             raise self.refusal(field, f"{shown(value)} must be a JSON object")
         return type(self)(value, self.file, self.line, f"{self.within}{field}.")
 
     def time_ms(self, field: str, unit_ms: float = 1.0) -> float:
-        """Return the time in a field, in milliseconds; the field's unit is `unit_ms` milliseconds."""
+        """Return the time in the field, converted to milliseconds. `unit_ms` is the field's unit in milliseconds."""
         value = self.needed(field)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LATEST_MS / unit_ms:
             unit = {1.0: "milliseconds", 1e3: "seconds", 1e-6: "nanoseconds"}[unit_ms]
@@ -67,7 +71,7 @@ class Record:
         return value
 
     def ids(self, field: str = "hash_ids") -> tuple[int, ...]:
-        """Return the ids of a prompt's blocks in the field."""
+        """Return the block ids of a prompt, which are in the field."""
         ids = self.needed(field)
         if not isinstance(ids, list) or not all(type(block) is int for block in ids):
             raise self.refusal(field, f"{shown(ids)} must be a list of whole numbers")
@@ -91,7 +95,7 @@ class Record:
 
 
 class Other(Record):
-    """A row in another tool's form. Such tools may write integers as 512.0."""
+    """A row in another tool's form. Integers that such a tool writes as 512.0 are accepted."""
 
     __slots__ = ()
     NEEDS = "a request needs it"
@@ -102,7 +106,7 @@ class Other(Record):
 
 
 class Cells(Record):
-    """A row of a CSV file, in which numbers are written as text, and ids are separated by spaces."""
+    """A row of a CSV file. Its numbers are written as text, and its block ids are separated by spaces."""
 
     __slots__ = ()
     NEEDS = "write it in every row"
@@ -121,7 +125,7 @@ class Cells(Record):
 
 
 def number_of(text: str) -> int | float | str:
-    """Return the number that the text contains, or the text itself if it is not a number."""
+    """Return the number that the text stands for; the text itself if it is not a number."""
     if not _NUMBER.fullmatch(text):
         return text
     if text.lstrip("+-").isdigit():
@@ -131,7 +135,7 @@ def number_of(text: str) -> int | float | str:
 
 
 def shown(value: Any) -> str:
-    """Return a value from a file as one short line for a message, however deeply the value is nested."""
+    """Return a value from a file as one short line for a message, even if the value is long or deeply nested."""
     text = _SHORT.repr(value) if isinstance(value, list | dict) else repr(value[:60] if isinstance(value, str) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

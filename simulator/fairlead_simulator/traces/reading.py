@@ -1,4 +1,4 @@
-"""The options for reading a file in another tool's form, and notes about omissions and assumptions."""
+"""The options for reading a file in another tool's form, and the notes about what was left out or assumed."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,12 +8,12 @@ from itertools import islice
 from fairlead_simulator.traces.fields import Record, shown
 
 MOST_NAMED = 12
-"""Maximum number of fields that a note names."""
-NOTHING_OF_CONTENT = "the file does not say what prompts hold: each is new, and nothing can be reused"
+"""Maximum number of field names in a note."""
+NOTHING_OF_CONTENT = "the file does not contain the prompts' content, so no prompt shares text with another"
 
 
 class Notes:
-    """Notes in words about how a file was read, and the numbers of rows that were left out."""
+    """Notes for the user about what was left out or assumed when a file was read."""
 
     def __init__(self) -> None:
         self._left_out: Counter[str] = Counter()
@@ -21,17 +21,17 @@ class Notes:
         self._facts: dict[str, None] = {}
 
     def leave_out(self, what: str, count: int = 1) -> None:
-        """Count rows that are left out of the result. `what` completes the note "3 requests left out …", as in `that
+        """Count requests that are left out. `what` completes the note "3 requests left out …", for example with `that
         failed`.
         """
         self._left_out[what] += count
 
     def drop(self, fields: Iterable[str]) -> None:
-        """Count fields of a row that are lost because Mooncake's form does not have them."""
+        """Note fields of a row that are lost, because Mooncake's form has no place for them."""
         self._fields.update(dict.fromkeys(fields))
 
     def say(self, fact: str) -> None:
-        """Note an assumption or a change; equal notes appear only once."""
+        """Note an assumption or a change. A note that is said again appears only once."""
         self._facts[fact] = None
 
     def lines(self) -> list[str]:
@@ -47,17 +47,19 @@ class Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The options for reading a file, and the notes about the file."""
+    """The options for reading a file, and the notes about it."""
 
     block_tokens: int
     """Number of tokens per block id in the file."""
     has_rate: bool = False
-    """Whether the user gave a rate, from which rows without a time can get one."""
+    """Whether the user gave a rate. Rows without a time are then sent at this rate."""
     notes: Notes = field(default_factory=Notes)
 
     def untimed(self, record: Record) -> float:
-        """Return the arrival time of a row that has no time. Raises TraceInvalid if no rate was given."""
+        """Return the time in milliseconds of a row that has no time: 0, because the rate is applied later. Raises
+        TraceInvalid if the user gave no rate.
+        """
         if not self.has_rate:
-            raise record.refusal("timestamp", "is missing; give --rate to place such rows evenly")
-        self.notes.say("rows without a time come evenly at --rate, in the order of the file")
+            raise record.refusal("timestamp", "is missing; give --rate to send such rows at equal distances")
+        self.notes.say("rows without a time are sent at equal distances at --rate, in the order of the file")
         return 0.0

@@ -1,10 +1,10 @@
-"""Traces in Mooncake's JSONL format: one request per line with `timestamp` (ms), `input_length`, `output_length` and
+"""Traces in Mooncake's JSONL format. A line is one request with `timestamp` (ms), `input_length`, `output_length` and
 `hash_ids`.
 
-Two fields are optional: `session_id`, and `delay` (ms from the end of the session's previous turn), with which agents
-can be run in a closed loop. `hash_ids` identify the prompt's blocks of 512 tokens, the last of which is usually
-partial: equal ids mean equal text up to and including that block. Files are read line by line; every error names file,
-line and field.
+Two fields are optional: `session_id`, and `delay` (ms from the end of the session's previous turn), which allows
+sessions to run in a closed loop. `hash_ids` are the ids of the prompt's blocks of 512 tokens; the last block is usually
+partial. Equal ids mean that the prompts have the same text up to the end of that block. Files are read line by line.
+Every error names file, line and field.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,9 @@ BLOCK_TOKENS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRow:
-    """One request of a trace. Lengths are in tokens, the time in milliseconds after the trace began."""
+    """One request of a trace. Lengths are in tokens. `timestamp_ms` is in milliseconds after the beginning of the
+    trace.
+    """
 
     timestamp_ms: float
     input_length: int
@@ -34,19 +36,20 @@ class TraceRow:
     session: str | None = None
     """The row's `session_id`; None if the row has none."""
     pause_ms: float | None = None
-    """The row's `delay` in milliseconds, from the end of the session's previous turn to this turn's arrival; None if it
-    has none.
+    """The row's `delay`: the milliseconds from the end of the session's previous turn to the arrival of this turn; None
+    if the row has no delay.
     """
 
     @property
     def full_blocks(self) -> int:
-        """Number of ids of whole blocks; engines can reuse only whole blocks."""
+        """Number of whole blocks in the prompt. Engines can reuse only whole blocks."""
         return self.input_length // BLOCK_TOKENS
 
 
 class PrefixRule:
-    """The rule for block ids that equal ids mean equal text from the beginning of the prompt, so an id always follows
-    the same other id. A trace that breaks this rule would show reuse that no engine has.
+    """The rule that equal block ids mean equal text from the beginning of the prompt. It follows that an id always
+    comes directly after the same id, or always comes first. A trace that breaks this rule would show reuse that no
+    engine has.
     """
 
     def __init__(self) -> None:
@@ -59,17 +62,19 @@ class PrefixRule:
             known = self._before.setdefault(block, before)
             if known != before:
                 here, there = ("first" if one is None else f"after {one}" for one in (before, known))
-                problem = f"{block} comes {here}, and elsewhere {there}; equal ids must mean equal text from the beginning on"
-                remedy = "ids that name a block's own text are converted by fairlead traces convert --from aiperf"
+                problem = (
+                    f"id {block} comes {here} here, and {there} elsewhere; equal ids must mean equal text from the prompt's beginning on"
+                )
+                remedy = "if an id stands only for its block's own text, convert the file: fairlead traces convert --from aiperf"
                 raise TraceInvalid(file, number, "hash_ids", f"{problem} ({remedy})")
             before = block
 
 
 def read_trace(path: Path, limit: int | None = None) -> Iterator[TraceRow]:
-    """Yield the rows of a file in order, at most `limit`; for `-`, the rows of standard input.
+    """Yield the rows of a file in order, at most `limit`. The path `-` stands for standard input.
 
-    Raises TraceInvalid when an error is reached; also if the file is missing, is in another tool's form, or has no
-    rows.
+    Raises TraceInvalid at the first row with an error, and also if the file is missing, has another tool's form, or has
+    no rows.
     """
     with opened(path) as source:
         check_mooncake(source.begin, source.name)
@@ -77,8 +82,8 @@ def read_trace(path: Path, limit: int | None = None) -> Iterator[TraceRow]:
 
 
 def mooncake_rows(source: TraceFile) -> Iterator[tuple[int, TraceRow]]:
-    """Yield the rows of a file with their line numbers. Each row is checked alone and by the rule for block ids
-    (`PrefixRule`).
+    """Yield the rows of a file with their line numbers. Each row is checked on its own, and together with the earlier
+    rows by `PrefixRule`.
     """
     rule = PrefixRule()
     for number, line in source:
@@ -88,8 +93,8 @@ def mooncake_rows(source: TraceFile) -> Iterator[tuple[int, TraceRow]]:
 
 
 def in_order(rows: Iterable[tuple[int, TraceRow]], file: str) -> Iterator[TraceRow]:
-    """Yield the rows, which must be in order of time. Raises TraceInvalid if a row is earlier than its predecessor, or
-    if there are no rows.
+    """Yield the rows without their line numbers. Raises TraceInvalid if a row is earlier than the row before it, or if
+    there are no rows.
     """
     previous = float("-inf")
     for number, row in rows:
@@ -122,7 +127,7 @@ def write_trace(rows: Iterable[TraceRow], out: TextIO) -> int:
 
 
 def object_of(line: bytes, file: str, number: int) -> dict[str, Any]:
-    """Return the JSON object in the line. Raises TraceInvalid."""
+    """Return the JSON object in the line. Raises TraceInvalid if there is none."""
     try:
         document = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -134,12 +139,12 @@ def object_of(line: bytes, file: str, number: int) -> dict[str, Any]:
 
 
 def parse_row(line: bytes, file: str, number: int) -> TraceRow:
-    """Parse one line. Raises TraceInvalid naming `file`, line `number` and the field."""
+    """Return the row in one line. Raises TraceInvalid naming `file`, the line `number` and the field."""
     return row_of(Record(object_of(line, file, number), file, number), BLOCK_TOKENS)
 
 
 def row_of(record: Record, block_tokens: int) -> TraceRow:
-    """Return the row of a record whose blocks have `block_tokens` tokens; its ids are not converted. Raises
+    """Return the row of a record whose blocks have `block_tokens` tokens. The block ids stay as they are. Raises
     TraceInvalid.
     """
     timestamp = record.time_ms("timestamp")
@@ -160,8 +165,8 @@ def row_of(record: Record, block_tokens: int) -> TraceRow:
 
 
 def _other_size(ids: int, tokens: int) -> str:
-    """Return a clause for an error message with the command that converts blocks of another usual size, if the number
-    of ids fits that size; "" otherwise.
+    """Return a clause for an error message. If the number of ids fits another usual block size, the clause has the
+    command that converts blocks of that size; otherwise it is "".
     """
     size = next((size for size in (16, 32, 64, 128, 256, 1024, 2048) if ids and -(-tokens // size) == ids), None)
     return "" if size is None else f"; blocks of {size} tokens are converted by fairlead traces convert --block-size {size}"

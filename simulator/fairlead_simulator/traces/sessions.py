@@ -1,20 +1,20 @@
-"""Infers which requests of a trace belong to one session, if the trace does not say so.
+"""Infers which requests of a trace belong to the same session, if the trace does not say so.
 
-Two facts help. A conversation sends its whole history with each turn, so the next turn contains the whole previous
-prompt. And the client waits for the answer, so two requests of one session never overlap in time. A request therefore
-continues the session
+Two facts help. A client sends the whole history of a conversation with each turn, so the next turn contains the whole
+previous prompt. And the client waits for each answer, so two requests of a session never overlap in time. Therefore a
+request continues a session
 
-- whose latest prompt it contains, or repeats exactly (a retry);
-- or whose latest prompt but one it contains, if that prompt was a next turn itself (a message edited or answered
-  again),
+- if it contains the latest prompt of the session, or repeats it exactly (a retry);
+- or if it contains the prompt before the latest one, provided that this prompt was itself a later turn (a message was
+  edited or answered again).
 
-provided that the session's answer can be complete by then, and that the contained part is more than a prefix with which
-several sessions begin, such as a system prompt. Every other request begins a session: also a conversation that was cut
-to fit the context, a sub-agent, and one of several parallel branches.
+Two conditions must be met, too: the session's latest answer can be complete by then, and the contained part is more
+than a prefix with which several sessions begin, such as a system prompt. Every other request begins a new session. Such
+requests are, for example, a conversation that was cut to fit the context, a sub-agent, or a parallel branch.
 
-Prompts are identified by their whole blocks. A first prompt that shares all its blocks with others cannot be
-distinguished from the beginning of another conversation: the first session of each such prefix may get another
-session's turn; later sessions get no further turns.
+Prompts are identified by their whole blocks. If a first prompt shares all its blocks with other prompts, it cannot be
+distinguished from the beginning of another conversation. The first session with such a prompt may get a turn of another
+session; later sessions with this prompt get no further turns.
 """
 
 from collections import Counter
@@ -26,41 +26,41 @@ from itertools import count
 from fairlead_simulator.traces.rows import TraceRow
 
 FASTEST_MS_PER_TOKEN = 1.0
-"""Milliseconds per token of the fastest answer that is assumed possible: 1,000 tokens a second for one request."""
+"""Milliseconds per token of the fastest answer that is considered possible: 1,000 tokens a second for one request."""
 _SEVERAL = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
-    """The sessions of a trace; `names` has the name of each row's session, in order."""
+    """The sessions of a trace. `names` has the name of each row's session, in the order of the rows."""
 
     names: tuple[str, ...]
     named: int
-    """Number of different sessions that the rows name."""
+    """Number of different sessions that are named in the rows."""
     inferred: int
     unnamed_requests: int
-    """Number of requests that name no session; the inferred sessions consist of these requests."""
+    """Number of requests that name no session. The inferred sessions consist of these requests."""
     largest: int
     """Number of requests in the largest session."""
     shared: frozenset[int]
-    """Ids of whole blocks with which several sessions begin."""
+    """Ids of the whole blocks that belong to several sessions, such as the blocks of a common system prompt."""
 
     @property
     def words(self) -> str:
-        """Return the numbers of sessions in words: `3 named, 41 inferred for 60 requests that name none; …`."""
+        """The numbers of sessions in words, such as `3 named, 41 inferred for 60 requests that name none; …`."""
         known = [f"{self.named:,} named"] if self.named else []
         if self.inferred:
             known.append(f"{self.inferred:,} inferred for {self.unnamed_requests:,} requests that name none")
         return f"{', '.join(known) or 'none'}; the largest has {self.largest:,} {'request' if self.largest == 1 else 'requests'}"
 
     def document(self) -> dict[str, int]:
-        """Return the numbers of sessions in the form of a JSON document."""
+        """Return the numbers of sessions as a document for JSON."""
         return {name: getattr(self, name) for name in ("named", "inferred", "unnamed_requests", "largest")}
 
 
 def find_sessions(rows: Sequence[TraceRow]) -> Sessions:
-    """Return the sessions of the rows, which must be in order of time: the sessions that rows name, and inferred
-    sessions for the other rows.
+    """Return the sessions of the rows, which must be in order of time. Rows without a session get an inferred
+    session.
     """
     finder = SessionFinder()
     numbers = [finder.add(row) for row in rows]
@@ -83,8 +83,8 @@ def find_sessions(rows: Sequence[TraceRow]) -> Sessions:
 
 
 def _free_name(row: TraceRow, shared: frozenset[int], taken: set[str]) -> str:
-    """Return an unused name for the session that begins with the row, made from the row's first block that is not
-    shared. The name is added to `taken`.
+    """Return an unused name for the session that begins with this row, and add the name to `taken`. The name is made
+    from the row's first block that is not shared.
     """
     own = f"t{next((block for block in row.hash_ids if block not in shared), row.hash_ids[-1])}"
     name = next(one for one in (own if place == 1 else f"{own}-{place}" for place in count(1)) if one not in taken)
@@ -93,7 +93,7 @@ def _free_name(row: TraceRow, shared: frozenset[int], taken: set[str]) -> str:
 
 
 class _Session:
-    """The finder's data about one session."""
+    """The data that `SessionFinder` keeps about one session."""
 
     __slots__ = ("free_at", "turns")
 
@@ -104,28 +104,30 @@ class _Session:
 
 
 class SessionFinder:
-    """Assigns each row, in order of time, to a session, and returns the session's number.
+    """Assigns each row to a session; the rows must be added in order of time.
 
-    The time for a row grows with its number of blocks, and with the logarithm of the number of sessions that sent the
-    same prompt.
+    The time for a row grows with the number of its blocks, and with the logarithm of the number of sessions that sent
+    the same prompt.
     """
 
     def __init__(self) -> None:
         self.owners: dict[int, int] = {}
-        """Id of a whole block → number of the session to which the block belongs."""
+        """Id of a whole block → number of the session to which the block belongs; -1 if it belongs to several
+        sessions.
+        """
         self._sessions: list[_Session] = []
         self._named: dict[str, int] = {}
         self._ends: dict[int, tuple[int, int]] = {}
-        """For each block: the latest turn, of the session to which the block belongs, whose whole blocks end with the
-        block. A turn is given by its number, from 0 on, and its tokens.
+        """Block that belongs to one session → the session's latest turn whose whole blocks end with this block, as
+        (number of the turn from 0 on, prompt tokens).
         """
         self._latest: dict[tuple[int, int], list[tuple[float, int, int]]] = {}
-        """For each prompt (its last id and its tokens): a heap of the sessions that sent it. Each entry has the time
-        from which the session can continue, the session's number and the turn's number.
+        """Prompt, as (its last block id, its tokens) → a heap of the sessions that sent it. An entry of the heap is
+        (milliseconds from which the session can continue, number of the session, number of the turn).
         """
 
     def add(self, row: TraceRow) -> int:
-        """Return the number of the row's session, counted from 0 on in the order in which sessions begin."""
+        """Return the number of the row's session. Sessions are numbered from 0 on, in the order in which they begin."""
         blocks = row.hash_ids[: row.full_blocks]
         if row.session is not None:
             return self._add_named(row.session, blocks)
@@ -153,8 +155,8 @@ class SessionFinder:
         return len(self._sessions) - 1
 
     def _repeated(self, row: TraceRow) -> int | None:
-        """Return the number of a session whose latest prompt equals this prompt and whose answer can be complete; None
-        if there is no such session.
+        """Return the number of a session whose latest prompt equals this prompt and whose latest answer can be
+        complete; None if there is no such session.
         """
         senders = self._latest.get((row.hash_ids[-1], row.input_length))
         while senders and senders[0][0] <= row.timestamp_ms:
@@ -165,8 +167,8 @@ class SessionFinder:
         return None
 
     def _continued(self, row: TraceRow, blocks: Sequence[int]) -> int | None:
-        """Return the number of a session whose latest prompt, or the prompt before it, is a prefix of this prompt, and
-        whose answer can be complete; None if there is no such session.
+        """Return the number of the session that the row continues: its latest prompt, or the prompt before, is a prefix
+        of the row's prompt, and its latest answer can be complete. None if there is no such session.
         """
         for block in reversed(blocks):
             owner, end = self.owners.get(block), self._ends.get(block)
@@ -181,11 +183,11 @@ class SessionFinder:
         return None
 
     def _branch(self, row: TraceRow, blocks: Sequence[int]) -> int:
-        """Return the number of leading blocks that a new session shares with the session from which it branches off;
-        these blocks still belong to the old session.
+        """Return the number of leading blocks that a new session shares with the session from which it branches off; 0
+        if it does not branch off. These blocks keep belonging to the old session.
 
-        A session branches off if it repeats a prompt, or contains a turn that contained an earlier turn. A system
-        prompt does not count as such a turn.
+        A session branches off if its first prompt repeats an earlier prompt, or contains a turn of another session
+        after that session's first turn. Without the second turn, the common part could be only a system prompt.
         """
         if (row.hash_ids[-1], row.input_length) in self._latest:
             return len(blocks)
@@ -196,8 +198,8 @@ class SessionFinder:
         return 0
 
     def _share(self, blocks: Sequence[int], number: int) -> None:
-        """Assign to session `number` those blocks that belong to no session yet. Blocks of another session are marked
-        as shared by several.
+        """Assign the blocks that belong to no session to the session `number`. Mark blocks of another session as
+        belonging to several sessions.
         """
         owners = self.owners
         for block in blocks:

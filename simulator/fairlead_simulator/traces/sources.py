@@ -1,4 +1,6 @@
-"""Access to trace files: decompressed, read line by line, with the first lines kept for the detection of their form."""
+"""Access to trace files. They are decompressed and read line by line, and their first lines are kept so that their form
+can be detected.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -10,11 +12,11 @@ from fairlead_process.text_files import TextUnreadable, text_lines
 from fairlead_simulator.errors import TraceInvalid
 
 _BEGIN_LINES = 200
-"""Maximum number of lines that are read ahead for the detection, in a document that spans many lines."""
+"""Maximum number of lines that are read ahead to detect the form of a document that spans many lines."""
 
 
 class TraceFile:
-    """The lines of a file that are not blank, each with its line number. They can be read only once."""
+    """The lines of a file, each with its line number; blank lines are left out. The lines can be read only once."""
 
     def __init__(self, name: str, lines: Iterator[tuple[int, bytes]]) -> None:
         self.name = name
@@ -22,7 +24,7 @@ class TraceFile:
         if ahead and ahead[0][1].strip() in (b"{", b"["):
             ahead += [line for _, line in zip(range(_BEGIN_LINES), lines, strict=False)]
         self.begin = b"".join(line for _, line in ahead)
-        """The first line; or the first several lines of a document whose first line does not show its form."""
+        """The first line; for a document whose first line is only a bracket, the first lines together."""
         self._lines = chain(ahead, lines)
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
@@ -31,8 +33,8 @@ class TraceFile:
 
 @contextmanager
 def opened(path: Path) -> Iterator[TraceFile]:
-    """Open a file, or standard input for `-`. Raises TraceInvalid if the file cannot be read, also later within the
-    block.
+    """Open a file within the block; the path `-` stands for standard input. Raises TraceInvalid if the file cannot be
+    opened, or if reading it fails within the block.
     """
     name = str(path)
     try:

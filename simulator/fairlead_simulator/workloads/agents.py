@@ -1,9 +1,9 @@
-"""Agent sessions with the skew that EAR reports: few sessions have hundreds of turns and most of the input, and every
-turn repeats the context.
+"""Sessions of agents, as unequal as EAR reports: a few sessions have hundreds of turns and most of the input, and every
+turn repeats the whole context.
 
-Each row has its session and, as `delay`, the time that the agent's tool runs before it. So it can be run in a closed
-loop: the next turn then arrives when the previous answer is finished and the tool has run. Timestamps are the times at
-an engine without load.
+Each row names its session and has, as `delay`, the seconds for which the agent's tool runs before the turn. So the
+trace can be run in a closed loop, in which a turn arrives when the previous answer is finished and the tool has run.
+The timestamps assume an engine without load.
 """
 
 from collections.abc import Iterator
@@ -17,20 +17,20 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentShape:
-    """The shape of agent sessions. Lengths are in tokens, and log-normal if a median and a sigma are given. With the
-    defaults, a request has 33,600 prompt tokens on average, 75 times the length of the answer, of which an unlimited
-    cache holds 80 %; the busiest percent of sessions has nearly half of all input.
+    """The shape of agents' sessions. Lengths are in tokens; a length with a median and a sigma is log-normal. With the
+    defaults, a request has on average 33,600 prompt tokens, 75 times as many as its answer. An unlimited cache holds 80
+    % of the prompt tokens. The busiest 1 % of the sessions has nearly half of them.
     """
 
     requests_per_second: float = 2.0
-    """Mean requests per second in the long run; the rate is lower until the longest sessions have begun."""
+    """Mean requests per second in the long run. At first the rate is lower, because long sessions have yet to begin."""
     kinds: int = 8
-    """Number of kinds of agents. Each kind has a system prompt, which its sessions share."""
+    """Number of kinds of agents. Sessions of the same kind have the same system prompt."""
     system_blocks: int = 3
     turns_median: float = 2.1
     turns_sigma: float = 0.9
     giant_share: float = 0.01
-    """Share of sessions that have `giant_turns` turns on average."""
+    """Share of sessions that are giants: these have `giant_turns` turns on average."""
     giant_turns: float = 100.0
     opening_median: float = 7250.0
     opening_sigma: float = 0.75
@@ -39,14 +39,16 @@ class AgentShape:
     output_median: float = 265.0
     output_sigma: float = 1.05
     longest_context: int = 120_000
-    """Maximum tokens of a context; a longer context is replaced by a summary, which no engine has cached."""
+    """Maximum tokens of a context. A longer context is replaced by its system prompt and a summary, which no engine has
+    cached.
+    """
     compacted_share: float = 0.15
     edited_share: float = 0.1
-    """Share of turns after which the agent rewrites its context at some position, so that only the part before that
-    position stays reusable.
+    """Share of turns at which the agent rewrites its context from a random position on. Only the part before this
+    position can still be reused.
     """
     forked_share: float = 0.15
-    """Share of sessions that begin with a copy of part of the context of another session in progress."""
+    """Share of sessions that begin with a copy of the beginning of another session's context."""
     tool_median_seconds: float = 6.0
     tool_sigma: float = 1.2
     seconds_per_output_token: float = 0.02
@@ -69,8 +71,8 @@ CODING = AgentShape(
     tool_median_seconds=13.0,
     tool_sigma=0.86,
 )
-"""The shape of publicly recorded sessions of coding agents: long prompts that grow by a little with each of dozens of
-turns.
+"""The shape of publicly recorded sessions of coding agents: long prompts, and dozens of turns that each add a
+little.
 """
 CODING_SHORT = replace(
     CODING,
@@ -83,7 +85,7 @@ CODING_SHORT = replace(
     output_sigma=0.75,
     longest_context=32_000,
 )
-"""The shape `CODING` for sessions that stay below 32,000 tokens."""
+"""A variant of `CODING` whose contexts stay below 32,000 tokens."""
 
 
 class _Agent:
@@ -92,14 +94,14 @@ class _Agent:
     def __init__(self, name: str, ids: tuple[int, ...], tokens: int, turns: int) -> None:
         self.name = name
         self.ids = ids
-        """The ids of the context's full blocks."""
+        """The ids of the whole blocks in the session's context."""
         self.tokens = tokens
         self.turns_left = turns
         self.pause_ms: float | None = None
 
 
 def generate_agents(shape: AgentShape, seed: int) -> Iterator[TraceRow]:
-    """Yield rows without end, in order of time; memory grows only with the number of sessions in progress."""
+    """Yield rows without end, in order of time. Memory grows only with the number of sessions in progress."""
     rng = Random(seed)
     next_id = shape.kinds * shape.system_blocks
     started = sequence = 0
@@ -148,7 +150,7 @@ def generate_agents(shape: AgentShape, seed: int) -> Iterator[TraceRow]:
 
 
 def _start(shape: AgentShape, rng: Random, name: str, live: list[_Agent]) -> _Agent:
-    """Return a new session with its opening context."""
+    """Return a new session with its first context."""
     opening = _drawn(rng, shape.opening_median, shape.opening_sigma)
     if live and rng.random() < shape.forked_share:
         parent = rng.choice(live)

@@ -1,4 +1,4 @@
-"""Conversations with an assistant: sessions that grow with each turn and share one system prompt."""
+"""Conversations with an assistant. A session grows with each turn, and all sessions have the same system prompt."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ SYSTEM_BLOCK = 0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationShape:
     """The shape of a workload of conversations. The defaults resemble Mooncake's conversation trace: on average 12,000
-    prompt tokens and 343 answer tokens; an unlimited cache would save 37 % of the prompt tokens.
+    prompt tokens and 343 answer tokens; an unlimited cache would hold 37 % of the prompt tokens.
 
-    Lengths are in tokens; each is log-normal with the given median and sigma.
+    Lengths are in tokens; a length with a median and a sigma is log-normal.
     """
 
     requests_per_second: float = 3.4
     continue_share: float = 0.37
     """Share of requests that continue an earlier session."""
     live_sessions: int = 2000
-    """Number of sessions (the latest) that can be continued; more recent ones are more likely to be."""
+    """Number of sessions, the latest ones, that can be continued. More recent sessions are continued more often."""
     opening_median: float = 5300.0
     opening_sigma: float = 1.2
     turn_median: float = 900.0
@@ -48,7 +48,7 @@ LONG_DOCUMENTS = ConversationShape(
     shortest_input=30,
     longest_output=900,
 )
-"""The shape of questions about long prompts that are repeated, with short answers, as in Mooncake's synthetic trace."""
+"""The shape of several questions about the same long document, with short answers, as in Mooncake's synthetic trace."""
 
 
 class _Session:
@@ -61,8 +61,8 @@ class _Session:
 
 
 def generate_conversations(shape: ConversationShape, seed: int) -> Iterator[TraceRow]:
-    """Yield rows without end, with Poisson arrivals. Every prompt begins with one system block that all share, followed
-    by the blocks of its session, which grow with each turn.
+    """Yield rows without end, with Poisson arrivals. Every prompt begins with the same system block. The blocks of its
+    session follow; their number grows with each turn.
     """
     rng = Random(seed)
     sessions: list[_Session] = []
@@ -94,8 +94,8 @@ def generate_conversations(shape: ConversationShape, seed: int) -> Iterator[Trac
 
 
 def _pick(sessions: list[_Session], shape: ConversationShape, seconds: float, rng: Random) -> _Session | None:
-    """Return a session to continue: one whose last turn was long enough ago, with a preference for recent sessions;
-    None if there is no such session.
+    """Return a session to continue, preferably a recent one, whose last turn is at least `smallest_pause_seconds` ago;
+    None if none was found.
     """
     if not sessions:
         return None

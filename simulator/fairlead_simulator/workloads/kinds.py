@@ -1,4 +1,4 @@
-"""The generators by name, for the command line."""
+"""The generators of workloads by name, for the command line."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ Rows = Callable[[float | None, float | None, int], Iterator[TraceRow]]
 class Kind:
     """A kind of workload. `rows(rate, median_input, seed)` generates its rows.
 
-    For `rate` or `median_input`, None means the default of the kind's shape.
+    If `rate` or `median_input` is None, the default of the kind's shape is used.
     """
 
     about: str

@@ -1,6 +1,7 @@
-"""Phases of a workload that alternate, such as long prompts with short answers and short prompts with long answers.
+"""Workloads whose phases alternate, for example between long prompts with short answers and short prompts with long
+answers.
 
-Prompts share nothing, so the pool's capacity depends only on its instances and their roles.
+No two prompts share text, so caches do not matter. The pool's capacity depends only on its instances and their roles.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ LONGEST_INPUT, LONGEST_OUTPUT = 126_000, 8_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A phase: Poisson arrivals for `seconds` seconds. Lengths in tokens are log-normal with this median and sigma."""
+    """A phase of `seconds` seconds with Poisson arrivals. Lengths are in tokens and log-normal, with these medians and
+    this sigma.
+    """
 
     seconds: float
     requests_per_second: float
@@ -26,8 +29,8 @@ class Phase:
 
 PREFILL_HEAVY = Phase(seconds=1200.0, requests_per_second=3.4, input_median=20_000, output_median=150)
 DECODE_HEAVY = Phase(seconds=1200.0, requests_per_second=8.0, input_median=2_000, output_median=2_000)
-"""Two phases. Each keeps about six of eight instances of the preset mooncake-a800-llama70b busy, one mostly with
-decodes and the other mostly with prefills.
+"""A phase that keeps about six of eight instances of the preset mooncake-a800-llama70b busy, mostly with decodes.
+PREFILL_HEAVY keeps as many busy, mostly with prefills.
 """
 
 
@@ -37,7 +40,7 @@ CHAT = Phase(seconds=86_400.0, requests_per_second=5.0, input_median=1020, outpu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseShape:
-    """The phases of a workload; after the last, the first begins again."""
+    """The phases of a workload. After the last phase, the first phase begins again."""
 
     phases: tuple[Phase, ...] = (PREFILL_HEAVY, DECODE_HEAVY)
 

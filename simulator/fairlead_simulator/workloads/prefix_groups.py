@@ -1,8 +1,8 @@
-"""Groups of prompts with a common prefix, as in Heimdall's benchmark: many tenants, each with a long system prompt and
-a few questions.
+"""Groups of prompts with a common prefix, as in Heimdall's benchmark: many tenants, each with its own long system
+prompt and a few questions.
 
-One cycle sends the first prompt of every group at the warm-up rate, then all other prompts in random order at a rate
-that rises from the lowest to the highest. Then the cycle is repeated with the same prompts.
+One cycle first sends the first prompt of every group, at the warm-up rate. Then it sends all other prompts in random
+order, at a rate that rises from the lowest to the highest rate. The next cycle sends the same prompts again.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixGroupShape:
-    """The shape of the groups. Lengths are in tokens, rates in requests per second."""
+    """The shape of the groups. Lengths are in tokens, and rates in requests per second."""
 
     groups: int = 230
     prompts_per_group: int = 5
@@ -29,8 +29,8 @@ class PrefixGroupShape:
 def generate_prefix_groups(shape: PrefixGroupShape, seed: int) -> Iterator[TraceRow]:
     """Yield rows without end, in order of time.
 
-    The last, partial block of a prefix is not shared by the group's prompts, because the remaining part of this block
-    belongs to the question.
+    The prompts of a group share only the whole blocks of their prefix. The rest of the prefix is in the same block as
+    the beginning of the question, and this block differs from prompt to prompt.
     """
     rng = Random(seed)
     length = shape.prefix_tokens + shape.question_tokens

@@ -1,9 +1,9 @@
-"""Tools and agents as in Mooncake's Tool&Agent trace: two tools with long instructions that every call repeats, and
-chat sessions in addition.
+"""Tools and agents as in Mooncake's Tool&Agent trace: calls of two tools, each with long instructions that every call
+repeats, and conversations.
 
-Modelled on the published sample: arrivals come in groups every 3.053 s; 38 % of requests call a tool with 12 shared
-blocks, 15 % call a tool with 5, and the rest are conversations. Means: 8,596 prompt tokens, 182 answer tokens; an
-unlimited cache holds 59 % of the blocks.
+The generator is modelled on the published sample. Requests arrive in groups every 3.053 s; 38 % of them call the tool
+with 12 shared blocks, 15 % call the tool with 5 shared blocks, and the rest are conversations. The means are 8,596
+prompt tokens and 182 answer tokens. An unlimited cache holds 59 % of the blocks.
 """
 
 from collections.abc import Iterator
@@ -16,23 +16,25 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAgentShape:
-    """The shape of the workload. Shares are shares of requests. Lengths are in tokens, and log-normal if a median and a
-    sigma are given.
+    """The shape of the workload. Shares are shares of requests, unless noted. Lengths are in tokens; a length with a
+    median and a sigma is log-normal.
     """
 
     requests_per_second: float = 6.56
     group_seconds: float = 3.053
-    """Seconds between groups of requests. All requests of a group have the same timestamp. 0 = no groups, but Poisson
-    arrivals.
+    """Seconds between groups of requests. All requests of a group have the same timestamp. 0 = requests do not come in
+    groups but as Poisson arrivals.
     """
     long_tool_share: float = 0.385
     long_tool_blocks: int = 12
     long_tool_repeat_share: float = 0.04
-    """Share of the calls of the tool with the longer instructions that repeat or extend an earlier call."""
+    """Share of calls that repeat or extend an earlier call, among the calls of the tool with the longer
+    instructions.
+    """
     short_tool_share: float = 0.15
     short_tool_blocks: int = 5
     continue_share: float = 0.47
-    """Share of the conversation requests that continue an earlier session."""
+    """Share of requests that continue an earlier session, among the requests of conversations."""
     live_sessions: int = 2000
     opening_median: float = 5420.0
     opening_sigma: float = 1.25
@@ -95,8 +97,8 @@ def generate_tool_agents(shape: ToolAgentShape, seed: int) -> Iterator[TraceRow]
 
 
 def _stamps(shape: ToolAgentShape, rng: Random) -> Iterator[float]:
-    """Yield timestamps in milliseconds; each group's size is Poisson-distributed with the mean that gives the requested
-    rate.
+    """Yield timestamps in milliseconds, one per request. The number of requests in a group is Poisson-distributed; its
+    mean gives the requested rate.
     """
     seconds = 0.0
     if shape.group_seconds <= 0:

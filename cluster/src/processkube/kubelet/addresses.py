@@ -1,6 +1,6 @@
-"""Chooses the loopback address of each pod: from 127.N.0.1 upward, and never an address in use.
+"""Chooses a loopback address for each pod, from 127.N.0.1 upward.
 
-A released address is used again only after all other addresses have been used.
+A released address is used again only after all other addresses of the range were tried.
 """
 
 from dataclasses import dataclass, field
@@ -13,9 +13,10 @@ _CAPACITY = 250 * _PER_SUBNET
 
 @dataclass(slots=True)
 class AddressPool:
-    """The addresses of one node, 127.`node`.x.y.
+    """The pod addresses of one node, 127.`node`.x.y.
 
-    `position` advances with every address taken, so that a released address is not used again soon.
+    `position` advances with every address that is taken, and begins again at the end of the range. So a released
+    address is not used again soon.
     """
 
     node: int
@@ -23,7 +24,7 @@ class AddressPool:
     used: set[str] = field(default_factory=set)
 
     def take(self) -> str:
-        """Take a free address. Raises LookupError when all are in use."""
+        """Return an address that is not in use, and mark it as used. Raises LookupError if all addresses are in use."""
         for _ in range(_CAPACITY):
             address = f"127.{self.node}.{self.position // _PER_SUBNET}.{self.position % _PER_SUBNET + 1}"
             self.position = (self.position + 1) % _CAPACITY
@@ -33,5 +34,5 @@ class AddressPool:
         raise LookupError(f"all {_CAPACITY} pod addresses of the node are in use")
 
     def give_back(self, address: str) -> None:
-        """Free the address of a pod that is gone."""
+        """Release the address of a pod that is gone."""
         self.used.discard(address)

@@ -1,6 +1,6 @@
-"""The node's agent: watches the cluster's pods, binds pending ones, and keeps one worker per pod.
+"""The node's agent. It watches the cluster's pods, binds pending pods to the node, and keeps one worker per pod.
 
-It survives outages of the API.
+It continues after outages of the Kubernetes API.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ FAREWELL_SECONDS = 3.0
 class NodeAgent:
     """Runs all pods of one node.
 
-    `memory` is the state that the previous kubelet saved; it is written to `memory_path` whenever a pod's state
-    changes.
+    `memory` is the state that the previous kubelet saved. The agent writes the state to `memory_path` when a pod's
+    state has changed.
     """
 
     def __init__(
@@ -65,16 +65,18 @@ class NodeAgent:
         self._forgetting: set[asyncio.Task[None]] = set()
         self._refused: dict[str, str] = {}
         self._node_object: Mapping[str, Any] | None = None
-        """The node as the API has it; None before it is created."""
+        """The Node object as the API has it; None before it is created."""
         self._waiting: dict[str, Mapping[str, Any]] = {}
-        """By uid: pods that this node cannot accept now."""
+        """Uid → manifest of each pod that this node cannot accept now."""
         self._placed: dict[str, Mapping[str, Any]] = {}
-        """By uid: pods that use this node's resources, because they are bound to it and have not ended."""
+        """Uid → manifest of each pod that uses this node's resources, because it is bound to the node and has not
+        ended.
+        """
         self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
         self._dirty = asyncio.Event()
 
     async def follow(self) -> None:
-        """List all pods, then watch their changes; list again when the watch is lost. Never returns."""
+        """List all pods, then watch their changes. If the watch is lost, list all pods again. Never returns."""
         while True:
             try:
                 pods, version = await self._cluster.list_pods()
@@ -92,7 +94,7 @@ class NodeAgent:
                 await asyncio.sleep(RELIST_SECONDS)
 
     async def follow_node(self) -> None:
-        """Watch this node's object; when it changes, check again whether waiting pods fit. Never returns."""
+        """Watch the Node object. When it changes, check again whether the waiting pods fit. Never returns."""
         while True:
             try:
                 node, version = await self._cluster.list_node()
@@ -105,7 +107,9 @@ class NodeAgent:
                 await asyncio.sleep(RELIST_SECONDS)
 
     async def save_memory(self) -> None:
-        """Write the memory to disk shortly after it has changed, together with further changes. Never returns."""
+        """Save the state each time after it has changed; changes within a short time are saved together. Never
+        returns.
+        """
         while True:
             await self._dirty.wait()
             self._dirty.clear()
@@ -113,15 +117,16 @@ class NodeAgent:
             await asyncio.sleep(0.05)
 
     def save_now(self) -> None:
-        """Write the memory to disk at once."""
+        """Save the state to disk at once."""
         memory = state_file.Memory(address_node=self._addresses.node, address_position=self._addresses.position, pods=self._remembered)
         state_file.save(self._memory_path, memory)
 
     async def end_all(self, grace_seconds: float) -> None:
-        """Take the node down: end every pod's processes and report in the pods' status that they are not ready.
+        """Take the node down: end the processes of all pods, and report in the pods' status that the pods are not
+        ready.
 
-        The Pod objects stay, and the next kubelet starts their containers again. If the API does not respond, stop
-        trying to report after `FAREWELL_SECONDS`.
+        The Pod objects stay, and the next kubelet starts their containers again. If the API does not respond, give up
+        the reports after `FAREWELL_SECONDS`.
         """
         for task in self._tasks.values():
             task.cancel()
@@ -142,7 +147,9 @@ class NodeAgent:
             log.warning("the pods are down, but the Kubernetes API could not be informed: it does not answer")
 
     async def _reconcile(self, pods: list[dict[str, Any]]) -> None:
-        """Process a list of all pods: a pod that is not in the list was deleted, even if only the memory has it."""
+        """Process a list of all pods. A pod that is missing from the list was deleted, and so was a pod that only the
+        saved state has.
+        """
         present = {pod["metadata"]["uid"] for pod in pods}
         for uid in [uid for uid in self._workers if uid not in present]:
             self._forget(uid)
@@ -155,7 +162,7 @@ class NodeAgent:
             await self._take(pod)
 
     async def _take(self, manifest: Mapping[str, Any]) -> None:
-        """Process the manifest of a pod that is new or has changed."""
+        """Process the manifest of a new or changed pod."""
         metadata, spec = manifest["metadata"], manifest["spec"]
         if spec.get("nodeName") not in {None, "", self._node} or spec.get("schedulingGates"):
             return
@@ -178,7 +185,9 @@ class NodeAgent:
             self._begin(pod, manifest)
 
     async def _note_place(self, manifest: Mapping[str, Any]) -> None:
-        """Record that the pod uses this node's resources, or that it has ended, so that other pods can use them."""
+        """Record that a bound pod uses this node's resources. If the pod has ended, free its resources, and check the
+        waiting pods again.
+        """
         uid = manifest["metadata"]["uid"]
         if (manifest.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
             self._placed[uid] = manifest
@@ -186,8 +195,8 @@ class NodeAgent:
             await self._take_waiting()
 
     async def _fits(self, manifest: Mapping[str, Any]) -> bool:
-        """Return whether this node accepts the pod. If not, the pod waits for a change of the node, and its status has
-        the reason.
+        """Return whether this node accepts the pod. If it does not, the pod waits for a change of the node or of other
+        pods, and the reason is reported in the pod's status.
         """
         uid = manifest["metadata"]["uid"]
         allocated = await self._allocated(manifest)
@@ -202,7 +211,7 @@ class NodeAgent:
         return False
 
     async def _allocated(self, manifest: Mapping[str, Any]) -> frozenset[str]:
-        """Return the names of the pod's ResourceClaims that have a device."""
+        """Return the names of those ResourceClaims of the pod to which a device was allocated."""
         names = {str(one["resourceClaimName"]) for one in manifest["spec"].get("resourceClaims") or () if one.get("resourceClaimName")}
         namespace = manifest["metadata"]["namespace"]
         return frozenset([name for name in sorted(names) if await self._cluster.has_device(namespace, name)])
@@ -227,9 +236,10 @@ class NodeAgent:
         return PodSpec(uid=metadata["uid"], namespace=metadata["namespace"], name=metadata["name"], node=self._node, containers=())
 
     async def _tolerantly(self, request: Awaitable[None], pod: str) -> None:
-        """Await a request about one pod. If the API refuses it, log that, so that the other pods need not wait.
+        """Await a request about one pod. If the API refuses the request, only log this, so that the other pods are
+        still processed.
 
-        Raises ClusterProblem if the API cannot be reached; all pods are then listed again soon.
+        Raises ClusterProblem if the API cannot be reached. The agent then lists all pods again soon.
         """
         try:
             await request
@@ -274,9 +284,9 @@ class NodeAgent:
         task.add_done_callback(lambda done: self._ended(pod, done))
 
     def _adopt(self, pod: PodSpec, state: PodState) -> PodState:
-        """Take over the processes that an earlier kubelet started.
+        """Return the pod's state with the processes of an earlier kubelet that still run.
 
-        A process that no longer runs counts as ended now, and its container is started again at once.
+        A process that no longer runs counts as ended now. If its container is restarted, this happens at once.
         """
         now = self._clock()
         containers = []
@@ -297,8 +307,8 @@ class NodeAgent:
         return replace(state, containers=tuple(containers))
 
     async def _refuse(self, manifest: Mapping[str, Any], problem: PodRefused) -> None:
-        """Report in the pod's status why it can never run here, once per reason; finish its deletion when it is
-        deleted.
+        """Report in the pod's status why this kubelet cannot run the pod; the same reason is reported only once. If the
+        pod is being deleted, finish the deletion instead.
         """
         pod = self._without_containers(manifest)
         if manifest["metadata"].get("deletionTimestamp"):
@@ -314,7 +324,7 @@ class NodeAgent:
         self._cluster.record_event(pod, "Warning", "Failed", str(problem), utc_stamp())
 
     def _forget(self, uid: str) -> None:
-        """Drop a pod whose object is gone from the API."""
+        """Drop a pod whose object is gone from the API, and end its processes."""
         self._refused.pop(uid, None)
         self._waiting.pop(uid, None)
         self._placed.pop(uid, None)
@@ -322,7 +332,7 @@ class NodeAgent:
             self._workers[uid].abandon()
 
     def _end_remembered(self, uid: str, state: PodState) -> None:
-        """End the processes left by a pod that was deleted while no kubelet ran."""
+        """End the processes of a pod that was deleted while no kubelet ran."""
         log.info("pod is gone from the API: its processes are ended", extra={"pod": f"{state.namespace}/{state.name}"})
         left = [container.process for container in state.containers if container.process is not None and is_alive(container.process)]
         end_processes(left, grace_seconds=1.0)
@@ -339,7 +349,7 @@ class NodeAgent:
         self._tasks.pop(pod.uid, None)
         if task.exception() is not None:
             log.error(
-                "worker of a pod failed and is started again at the next list",
+                "the worker of a pod failed; it is started again when pods are listed again",
                 exc_info=task.exception(),
                 extra={"pod": f"{pod.namespace}/{pod.name}"},
             )
@@ -358,5 +368,5 @@ class NodeAgent:
 
 
 def pod_name(manifest: Mapping[str, Any]) -> str:
-    """Return `namespace/name`, for messages."""
+    """Return the pod's `namespace/name`, for messages."""
     return f"{manifest['metadata']['namespace']}/{manifest['metadata']['name']}"

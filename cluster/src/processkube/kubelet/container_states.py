@@ -1,6 +1,6 @@
-"""The kubelet's state of containers and pods, and how each event changes it.
+"""The kubelet's state of containers and pods, and how each event changes the state.
 
-Pure; the state file holds these classes unchanged.
+This module is pure. The state file contains these classes unchanged.
 """
 
 from dataclasses import dataclass, replace
@@ -11,12 +11,14 @@ from processkube.kubelet.pod_specs import ContainerSpec, PodSpec
 from processkube.kubelet.probe_states import ProbeState, begin, observe
 
 RESTARTS = Backoff(first_seconds=0.5, longest_seconds=60.0, forgive_after_seconds=60.0)
-"""Delays before restarts; a real kubelet waits 10 s to 5 min, but here a person waits at a terminal."""
+"""Delays before restarts. They are shorter than a real kubelet's (10 s to 5 min), because here a person waits at a
+terminal.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Termination:
-    """The end of a container's process; times are RFC 3339."""
+    """How a container's process ended. Times are in RFC 3339."""
 
     exit_code: int
     signal: int
@@ -28,15 +30,15 @@ class Termination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerState:
-    """The state of one container.
+    """The state of one container. Times other than `started_at` are in seconds of the monotonic clock.
 
-    `process`: the running process; None if the container does not run.
-    `start_at`: the time (monotonic) at which a container that does not run is started.
-    `ended`: it has ended and is not started again.
-    `stop_at`: the time at which its stop began.
-    `hook_runs`: its preStop hook still delays the signal.
-    `killed`: it got SIGKILL.
-    `waiting_reason`, `waiting_message`: why it does not run.
+    - `process`: the running process; None if the container does not run.
+    - `start_at`: the time from which a container that does not run may be started.
+    - `ended`: whether the container has ended and is not started again.
+    - `stop_at`: the time at which the kubelet began to stop the container; None if it did not.
+    - `hook_runs`: whether the preStop hook still runs, which delays the signal.
+    - `killed`: whether SIGKILL was sent.
+    - `waiting_reason`, `waiting_message`: why the container does not run.
     """
 
     name: str
@@ -59,7 +61,7 @@ class ContainerState:
 
     @property
     def started(self) -> bool:
-        """Whether the container runs and its startup probe, if any, has passed."""
+        """Whether the container runs and its startup probe has passed. Without a startup probe, it only has to run."""
         return self.process is not None and (self.startup is None or self.startup.passed is True)
 
     @property
@@ -69,13 +71,15 @@ class ContainerState:
 
     @property
     def ready(self) -> bool:
-        """Whether the container is started and its readiness probe, if any, has passed."""
+        """Whether the container is started and its readiness probe has passed. Without a readiness probe, it only has
+        to be started.
+        """
         return self.started and (self.readiness is None or self.readiness.passed is True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodState:
-    """One pod on this node: its address, which stays the same while it lives, and its containers in the order of the
+    """The state of one pod on this node: its address, which never changes, and its containers in the order of the
     spec.
     """
 
@@ -87,30 +91,31 @@ class PodState:
     containers: tuple[ContainerState, ...]
 
     def container(self, name: str) -> ContainerState:
-        """Return the container of this name. Raises KeyError when the pod does not have it."""
+        """Return the state of the container with this name. Raises KeyError if the pod has no such container."""
         for container in self.containers:
             if container.name == name:
                 return container
         raise KeyError(name)
 
     def with_container(self, changed: ContainerState) -> "PodState":
-        """Return the pod with one container replaced."""
+        """Return the pod's state with the new state of one container."""
         return replace(self, containers=tuple(changed if item.name == changed.name else item for item in self.containers))
 
 
 def is_terminated(pod: PodSpec, state: PodState) -> bool:
-    """Return whether the pod is deleted and none of its processes runs any more.
+    """Return whether the pod is being deleted and none of its processes runs any more.
 
-    Since 1.27 a kubelet then writes Succeeded or Failed before the object is removed (its status manager's
-    TerminatePod).
+    Since version 1.27, a kubelet writes the phase Succeeded or Failed for such a pod before its object is removed
+    (TerminatePod of its status manager).
     """
     return pod.deleted and all(container.process is None for container in state.containers)
 
 
 def after_start(state: ContainerState, spec: ContainerSpec, *, process: ProcessIdentity, stamp: str, now: float) -> ContainerState:
-    """Return the state after the process was started: its probes begin.
+    """Return the container's state after its process was started.
 
-    Liveness and readiness begin only after the startup probe has passed.
+    The startup probe begins now. The liveness and readiness probes begin only after the startup probe has passed;
+    without a startup probe, they begin now.
     """
     waits = spec.startup is not None
     return replace(
@@ -130,15 +135,15 @@ def after_start(state: ContainerState, spec: ContainerSpec, *, process: ProcessI
 
 
 def after_refusal(state: ContainerState, *, reason: str, message: str, now: float) -> ContainerState:
-    """Return the state after a failed start. The start is tried again later, because the image or the configuration may
-    have changed.
+    """Return the container's state after a failed start. The start is tried again later, because the image or the
+    configuration may have changed by then.
     """
     backoff, delay = state.backoff.after_exit(0.0)
     return replace(state, backoff=backoff, start_at=now + max(delay, 5.0), waiting_reason=reason, waiting_message=message)
 
 
 def after_answer(state: ContainerState, spec: ContainerSpec, probe: str, *, ok: bool, detail: str, now: float) -> ContainerState:
-    """Return the state after a result of one of the probes `startup`, `readiness` and `liveness`."""
+    """Return the container's state after one result of the probe `startup`, `readiness` or `liveness`."""
     known = {
         "startup": (state.startup, spec.startup),
         "readiness": (state.readiness, spec.readiness),
@@ -165,10 +170,9 @@ def after_answer(state: ContainerState, spec: ContainerSpec, probe: str, *, ok: 
 def after_exit(
     state: ContainerState, *, exit_code: int, signal: int, message: str, restarts_allowed: bool, stamp: str, now: float
 ) -> ContainerState:
-    """Return the state after the process ended.
+    """Return the container's state after its process has ended.
 
-    `restarts_allowed` says whether the pod's restart policy wants a restart after this exit (False also while the pod
-    is being deleted).
+    `restarts_allowed` says whether the container is to be restarted, as `deciding.restarts_allowed` decides.
     """
     failed_probe = next((probe for probe in (state.liveness, state.startup) if probe is not None and probe.passed is False), None)
     last = Termination(
@@ -197,10 +201,10 @@ def after_exit(
 
 
 def after_adoption(state: ContainerState, now: float) -> ContainerState:
-    """Return the state after a restart of the kubelet.
+    """Return the container's state after the kubelet was restarted.
 
-    The verdicts of probes are kept. Probes in progress are lost and run again, and a preStop hook in progress starts
-    again.
+    The verdicts of probes are kept. A probe whose result was awaited is run again. A preStop hook that was running is
+    started again.
     """
 
     def again(probe: ProbeState | None) -> ProbeState | None:

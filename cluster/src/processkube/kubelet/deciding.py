@@ -1,6 +1,6 @@
-"""Decides the next actions for one pod. Pure, and defined for every state.
+"""Decides the next actions for one pod. This module is pure, and decides for every possible state.
 
-The agent carries out the actions, records the result, and asks again.
+The pod's worker carries out the actions, records their results in the state, and asks for the next decision.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from processkube.kubelet.probe_specs import ProbeSpec
 from processkube.kubelet.probe_states import ProbeState, is_due
 
 IDLE_SECONDS = 60.0
-"""Maximum number of seconds until a pod is checked again, in case an event was missed."""
+"""Maximum number of seconds between two decisions for a pod, in case an event was missed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class StartContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskProbe:
-    """The action to run one probe: `startup`, `readiness` or `liveness`."""
+    """The action to run the probe `startup`, `readiness` or `liveness` of a container once."""
 
     container: str
     probe: str
@@ -32,7 +32,9 @@ class AskProbe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopContainer:
-    """The action to ask the process to end (SIGTERM); `why` is a text for messages."""
+    """The action to ask the container's process to end, after its preStop hook. `why` is the reason, as a text for an
+    Event.
+    """
 
     container: str
     why: str
@@ -40,16 +42,14 @@ class StopContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillContainer:
-    """The action to end the process (SIGKILL)."""
+    """The action to end the container's process with SIGKILL."""
 
     container: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishDeletion:
-    """The action to delete the pod's object permanently and forget the pod, because none of its processes runs any
-    more.
-    """
+    """The action to remove the Pod object and to drop the pod, because none of its processes runs any more."""
 
 
 Action = StartContainer | AskProbe | StopContainer | KillContainer | FinishDeletion
@@ -57,14 +57,16 @@ Action = StartContainer | AskProbe | StopContainer | KillContainer | FinishDelet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
-    """The actions to take, and the time (monotonic) of the next decision if nothing happens before."""
+    """The actions to take, and the time of the next decision unless an event comes first. The time is in seconds of the
+    monotonic clock.
+    """
 
     actions: tuple[Action, ...]
     wake_at: float
 
 
 def decide(pod: PodSpec, state: PodState, now: float) -> NextStep:
-    """Return the next actions for a pod in this state."""
+    """Return the next actions for a pod in this state at the time `now`."""
     actions: list[Action] = []
     wakes = [now + IDLE_SECONDS]
     if is_terminated(pod, state):
@@ -98,8 +100,8 @@ def decide(pod: PodSpec, state: PodState, now: float) -> NextStep:
 
 
 def restarts_allowed(pod: PodSpec, container: str, *, exit_code: int, signal: int) -> bool:
-    """Return whether the restart policy wants the container started again after this exit; an init container is
-    restarted only after a failure.
+    """Return whether the container is to be restarted after this exit. The pod's restart policy decides; an init
+    container is restarted only after a failure, and a pod that is being deleted restarts no container.
     """
     if pod.deleted or pod.restart_policy == "Never":
         return False
@@ -108,8 +110,8 @@ def restarts_allowed(pod: PodSpec, container: str, *, exit_code: int, signal: in
 
 
 def _startable(pod: PodSpec, state: PodState) -> tuple[ContainerSpec, ...]:
-    """Return the containers to start now: the first init container that has not succeeded, or else all other
-    containers.
+    """Return the containers that may run now: the first init container that has not succeeded or, once all have
+    succeeded, all other containers.
     """
     for spec in pod.init_containers:
         if not state.container(spec.name).succeeded:
@@ -128,9 +130,10 @@ def _reason_to_stop(pod: PodSpec, container: ContainerState) -> str | None:
 
 
 def _active_probes(pod: PodSpec, spec: ContainerSpec, container: ContainerState) -> Iterator[tuple[str, ProbeSpec, ProbeState]]:
-    """Yield the probes to run: startup alone until it has passed, then liveness and readiness.
+    """Yield the probes to run: until the startup probe has passed, only this probe; then the liveness and readiness
+    probes.
 
-    For a container that is stopping, only readiness is probed.
+    While the container is being stopped, only its readiness probe is run.
     """
     if container.startup is not None and spec.startup is not None and container.startup.passed is None:
         if container.stop_at is None:

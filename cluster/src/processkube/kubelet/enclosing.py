@@ -1,4 +1,4 @@
-"""Builds command lines that run a command in a container's namespaces."""
+"""Makes command lines that run a command in a container's own namespaces (`enclosure`)."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ _CHECKOUT = Path(enclosure.__file__).parents[3]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMount:
-    """A folder or file of the machine at a path of the container."""
+    """A mount: the folder or file `source` of the machine appears at `path` in the container."""
 
     source: Path
     path: str
@@ -38,8 +38,8 @@ def enclosing(
     folder: str,
     mounts: Sequence[FileMount],
 ) -> tuple[str, ...]:
-    """Return the beginning of a command line. What is appended to it runs enclosed; the files of this Python stay
-    visible.
+    """Return the beginning of a command line. A command appended to it runs in new namespaces with these settings. The
+    files of this Python stay visible there.
     """
     plan = {
         "user": user,
@@ -55,15 +55,15 @@ def enclosing(
 
 
 def _installation() -> list[str]:
-    """Return the folders from which this Python runs. For a checkout this is the whole checkout, because its migrations
-    are beside the packages.
+    """Return the folders from which this Python runs. If it runs from a checkout, they include the whole checkout,
+    because the migrations are outside of the packages.
     """
     checkout = {str(_CHECKOUT)} if (_CHECKOUT / "pyproject.toml").exists() else set()
     return sorted(checkout | {sys.prefix, sys.base_prefix, *(path for path in sys.path if Path(path).is_dir())})
 
 
 def joining(*, python: str, pid: int, folder: str) -> tuple[str, ...]:
-    """Return the beginning of a command line. What is appended to it runs in the namespaces of the enclosed process
-    `pid`.
+    """Return the beginning of a command line. A command appended to it runs in the namespaces of the process `pid`,
+    which was started by `enclosing`.
     """
     return (python, "-I", "-S", _ENCLOSURE, json.dumps({"join": pid, "folder": folder}))

@@ -94,8 +94,8 @@ def _furnish(plan: dict[str, Any]) -> None:
 
 
 def _show_with_gaps(host: str, here: str, gaps: list[list[str]]) -> None:
-    """Make the folder `here` show the content of `host`, except the paths `gaps`, to which something else will be
-    bound.
+    """Make the content of the folder `host` visible in the folder `here`, except for the paths `gaps`. Something else
+    will be mounted at these paths.
     """
     below: dict[str, list[list[str]]] = {}
     for first, *rest in gaps:
@@ -117,7 +117,7 @@ def _show(source: str, target: str) -> None:
 
 
 def _place(source: str, target: str) -> None:
-    """Bind a folder or file to a path, which is created if necessary."""
+    """Mount the folder or file `source` at `target`, which is created if necessary."""
     _make_room(source, target)
     _mount(source, target, None, _BIND | _RECURSIVE if os.path.isdir(source) else _BIND)  # noqa: PTH112
 
@@ -131,7 +131,7 @@ def _make_room(source: str, target: str) -> None:
 
 
 def _resolved(path: str) -> str:
-    """Return the path without the machine's symbolic links: /var/run is /run."""
+    """Return the path without symbolic links of the machine; for example, /var/run becomes /run."""
     return os.path.realpath(path)
 
 

@@ -1,6 +1,6 @@
 """Expands `$(NAME)` in commands, arguments and values as Kubernetes does.
 
-Unknown names stay unchanged; `$$(NAME)` becomes the text `$(NAME)`.
+Unknown names stay as they are; `$$(NAME)` becomes the text `$(NAME)`.
 """
 
 import re
@@ -10,7 +10,9 @@ _REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace every `$(NAME)` of a known variable by its value, and `$$` by one dollar sign."""
+    """Return the text with the value of each known variable in place of its `$(NAME)`, and one dollar sign in place of
+    `$$`.
+    """
 
     def replacement(match: re.Match[str]) -> str:
         if match.group(1) == "$":
@@ -21,5 +23,5 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def expand_all(texts: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Apply `expand` to each text."""
+    """Return the texts, each expanded by `expand`."""
     return tuple(expand(text, variables) for text in texts)

@@ -1,6 +1,8 @@
-"""The hosts files by which pods resolve the names of Services: one file in the format of /etc/hosts for each namespace.
+"""The hosts files with which pods resolve the names of Services: one file in the format of /etc/hosts for each
+namespace.
 
-The kubelet mounts the file in its pods as /etc/hosts; the service proxy, which knows the Services, rewrites it.
+The kubelet mounts the file in enclosed containers as /etc/hosts. The service proxy, which knows the Services, rewrites
+the file.
 """
 
 import os
@@ -19,9 +21,10 @@ def hosts_file(state_dir: Path, namespace: str) -> Path:
 
 
 def rewrite(path: Path, text: str) -> None:
-    """Replace the contents in place, because pods have this very file mounted. A reader sees the old or the new text.
+    """Replace the file's content without replacing the file, because containers have this very file mounted. A reader
+    sees either the old or the new text.
 
-    If the old text is longer, blank lines replace its end until the file is truncated.
+    If the old text is longer, blank lines overwrite its end before the file is truncated.
     """
     content = text.encode()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

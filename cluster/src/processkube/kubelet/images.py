@@ -1,6 +1,7 @@
-"""The catalogue of images: which program of this machine runs in place of a container's image and command.
+"""The catalogue of images: which program of this machine runs for a container's image and command.
 
-There is no container runtime. Registry, tag and digest are ignored: whatever version is named, the installed one runs.
+There is no container runtime. The registry, the tag and the digest of an image are ignored, so the installed version
+always runs.
 """
 
 import importlib
@@ -21,15 +22,16 @@ _OWN_ADDRESSES = frozenset({_EVERY_ADDRESS, "127.0.0.1", "localhost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """One image.
+    """One image of the catalogue.
 
-    `command`: the image's own command.
-    `programs`: the command line for each of its programs. `{python}` is the Python that runs the kubelet, `{folder}`
-    that Python's folder; other names in braces are looked up in `places` when a container starts.
-    `listens`: arguments that are added unless the command has them; `{address}` is the pod's address.
-    `variables`: its environment.
-    `user`: the user as which it runs, unless the manifest names another.
-    `stop_signal`: the signal that asks it to end.
+    - `command`: the image's default command.
+    - `programs`: program's name → the command line that runs it here. `{python}` stands for the Python that runs the
+      kubelet, and `{folder}` for that Python's folder. Any other name in braces is a key of `places`, whose function is
+      called when a container starts.
+    - `listens`: arguments that are added to a command that lacks them; `{address}` stands for the pod's address.
+    - `variables`: the environment that the image gives its containers.
+    - `user`: name and id of the user that runs the image, unless the manifest names another user.
+    - `stop_signal`: the signal that asks a container to end.
     """
 
     command: tuple[str, ...]
@@ -43,13 +45,15 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """The images of a kubelet, by repository. `remedy`: what a person can do if an image is not among them."""
+    """The images of a kubelet, by repository. `remedy` says in messages what a person can do if an image is missing
+    here.
+    """
 
     images: Mapping[str, Image]
     remedy: str = "use a real cluster for this image"
 
     def image_of(self, container: ContainerSpec) -> Image:
-        """Return the container's image. Raises PodRefused when the catalogue does not have it."""
+        """Return the container's image. Raises PodRefused if the catalogue does not have it."""
         repository = re.sub(r"(@[^/]*|:[^/]*)$", "", re.sub(r"@.*$", "", container.image))
         for name, image in self.images.items():
             if repository == name or repository.endswith(f"/{name}"):
@@ -60,7 +64,9 @@ class Catalogue:
         )
 
     def command_line(self, container: ContainerSpec, variables: Mapping[str, str], *, python: str, pod_ip: str) -> tuple[str, ...]:
-        """Return the command line that runs a container. Raises PodRefused for an unknown image or command."""
+        """Return the command line that runs a container. Raises PodRefused for an image or a program that the catalogue
+        lacks.
+        """
         image = self.image_of(container)
         command = expand_all(container.command, variables)
         arguments = expand_all(container.args, variables)
@@ -72,23 +78,22 @@ class Catalogue:
         return line
 
     def command_within(self, container: ContainerSpec, command: tuple[str, ...], *, python: str, pod_ip: str) -> tuple[str, ...]:
-        """Return the command line of a probe or hook in a running container. Raises PodRefused.
-
-        The pod's address takes the place of the loopback address in it.
+        """Return the command line for running the probe or hook `command` in a container. In its arguments, the pod's
+        address replaces the loopback address. Raises PodRefused.
         """
         line = _program_line(self.image_of(container), command, python=python, where=container.image)
         return _at_own_address(line, _OWN_ADDRESSES, pod_ip)
 
     def stop_signal(self, container: ContainerSpec) -> int:
-        """Return the signal that asks the container to end. Raises PodRefused."""
+        """Return the number of the signal that asks the container to end. Raises PodRefused."""
         return self.image_of(container).stop_signal
 
     def user_of(self, container: ContainerSpec) -> int:
-        """Return the id of the image's user, whose group has the same id. Raises PodRefused."""
+        """Return the id of the image's user. The user's group has the same id. Raises PodRefused."""
         return self.image_of(container).user[1]
 
     def account_files(self, container: ContainerSpec) -> dict[str, str]:
-        """Return the image's own account files, by path. Raises PodRefused."""
+        """Return the image's files with accounts: path → text, for /etc/passwd and /etc/group. Raises PodRefused."""
         name, number = self.image_of(container).user
         return {
             "/etc/passwd": f"root:x:0:0:root:/root:/usr/sbin/nologin\n{name}:x:{number}:{number}::/:/usr/sbin/nologin\n",
@@ -96,7 +101,7 @@ class Catalogue:
         }
 
     def variables_of(self, container: ContainerSpec, *, pod_ip: str) -> dict[str, str]:
-        """Return the environment that the image gives the container. Raises PodRefused."""
+        """Return the environment variables that the image gives the container. Raises PodRefused."""
         return {name: value.format(address=pod_ip) for name, value in self.image_of(container).variables.items()}
 
 
@@ -104,11 +109,11 @@ BUILT_IN = Catalogue(
     images={"python": Image(command=("python3",), programs={"python": ("{python}",), "python3": ("{python}",)})},
     remedy="give the kubelet a catalogue that has it (--images), or use a real cluster",
 )
-"""The catalogue of a kubelet that is given none: only the Python that runs the kubelet."""
+"""The catalogue of a kubelet that was started without `--images`. Its only image runs the kubelet's own Python."""
 
 
 def load_catalogue(place: str) -> Catalogue:
-    """Return the catalogue at `module:name`. Raises ProcesskubeError for a place that has none."""
+    """Return the catalogue at `place`, which is written `module:name`. Raises ProcesskubeError if there is none."""
     module, _, name = place.partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
@@ -120,8 +125,8 @@ def load_catalogue(place: str) -> Catalogue:
 
 
 def _program_line(image: Image, command: tuple[str, ...], *, python: str, where: str) -> tuple[str, ...]:
-    """Return the command with its program as it is found on this machine. Raises PodRefused for a program that the
-    image does not have.
+    """Return the command with the command line that runs its program on this machine. Raises PodRefused if the image
+    does not have the program.
     """
     program = command[0].rpartition("/")[2]
     if program not in image.programs:
@@ -134,15 +139,15 @@ def _program_line(image: Image, command: tuple[str, ...], *, python: str, where:
 
 
 def own_addresses(variables: Mapping[str, str], pod_ip: str) -> dict[str, str]:
-    """Return a container's environment in which the pod's address replaces addresses that mean the pod itself."""
+    """Return a container's environment with the pod's address in place of the address 0.0.0.0."""
     return {name: pod_ip if value == _EVERY_ADDRESS else value for name, value in variables.items()}
 
 
 def _at_own_address(line: tuple[str, ...], addresses: "frozenset[str] | set[str]", pod_ip: str) -> tuple[str, ...]:
-    """Return the command line in which the pod's address replaces addresses that mean the pod itself.
+    """Return the command line with the pod's address in place of each of `addresses`.
 
-    Pods share the machine's network, each with an address of its own: two pods that listened on every address would
-    collide.
+    All pods share the machine's network. Two pods that listen on every address would collide, so each pod listens on
+    its own address.
     """
 
     def own(argument: str) -> str:

@@ -1,7 +1,8 @@
 """Runs the kubelet: `python -m processkube.kubelet.main --kubeconfig F --state-dir D [--node NAME]`.
 
-It prints `ready NODE` once the node is registered. SIGTERM and SIGINT take the node down: every pod's process is ended.
-A kubelet that is killed leaves its pods running, and the next one with the same state directory takes them over.
+It prints `ready NODE` once the node is registered. On SIGTERM or SIGINT it takes the node down and ends the processes
+of all pods. If the kubelet is killed, its pods continue to run, and the next kubelet with the same state directory
+takes them over.
 """
 
 import asyncio
@@ -77,11 +78,13 @@ async def serve(kubeconfig: Path, state_dir: Path, node: str, images: Catalogue,
 
 
 @click.command()
-@click.option("--kubeconfig", type=click.Path(path_type=Path), required=True, help="The cluster, and who the kubelet is in it.")
-@click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Where logs and the node's memory are kept.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), required=True, help="Kubeconfig with the cluster and the kubelet's account.")
+@click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Folder for the pods' logs and the node's state.")
 @click.option("--node", default=DEFAULT_NODE, show_default=True, help="The node's name.")
-@click.option("--images", metavar="MODULE:NAME", help="The catalogue of the images it has; default: `python` alone.")
-@click.option("--inherit", metavar="VARIABLE", multiple=True, help="A variable of its environment that containers get too. Repeatable.")
+@click.option("--images", metavar="MODULE:NAME", help="Catalogue of the images that pods can have; default: only `python`.")
+@click.option(
+    "--inherit", metavar="VARIABLE", multiple=True, help="Environment variable of the kubelet that containers get, too. Repeatable."
+)
 @log_options
 def main(
     kubeconfig: Path, state_dir: Path, node: str, images: str | None, inherit: tuple[str, ...], log_level: str, log_format: str

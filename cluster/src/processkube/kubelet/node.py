@@ -1,4 +1,4 @@
-"""The Node object, its heartbeat, and the range of loopback addresses that only this node uses on the machine."""
+"""The Node object, its heartbeat, and a range of loopback addresses that no other node on the machine uses."""
 
 import asyncio
 import logging
@@ -20,7 +20,9 @@ HEARTBEAT_SECONDS = LEASE_SECONDS / 4
 
 
 def node_status(node: str, stamp: str) -> Document:
-    """Return the status that the node reports. Resources are counted generously, because nothing here enforces them."""
+    """Return the status that the node reports. It offers all of the machine's CPUs and memory, because no limit is
+    enforced.
+    """
     amounts = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": str(POD_CAPACITY)}
     conditions = [
         ("Ready", "True", "KubeletReady", "processkube's kubelet starts pods as processes"),
@@ -59,10 +61,10 @@ def node_status(node: str, stamp: str) -> Document:
 
 
 async def keep_registered(cluster: PodsApi, node: str, registered: Callable[[], None]) -> None:
-    """Register the node, then renew its lease; register again when the API has lost the node or counts it as lost.
-    Never returns.
+    """Register the node, and then renew its lease again and again. If the API has lost the node or shows it as not
+    ready, register it again. Never returns.
 
-    Calls `registered` after the first success.
+    `registered` is called after each registration that follows the start or an error.
     """
     known = False
     while True:
@@ -82,10 +84,11 @@ async def keep_registered(cluster: PodsApi, node: str, registered: Callable[[], 
 
 
 async def claim_addresses(preferred: int, first: int = FIRST_NODE, last: int = LAST_NODE) -> tuple[int, asyncio.Server]:
-    """Claim 127.N.0.0/16 for this process, so that two clusters on one machine never give out the same addresses.
+    """Claim the addresses 127.N.0.0/16 for this process, so that two clusters on one machine never use the same
+    addresses.
 
-    Returns N and the server on 127.N.255.254 that both holds the claim and answers `/healthz`. Raises ProcesskubeError
-    when all ranges are taken.
+    Return N, and a server on 127.N.255.254. This server holds the claim and also responds to `/healthz`. Raises
+    ProcesskubeError if all ranges are taken.
     """
     refusal = ""
     for number in [preferred, *(candidate for candidate in range(first, last + 1) if candidate != preferred)]:

@@ -1,6 +1,7 @@
-"""The parts of a Pod's manifest that the kubelet needs, typed.
+"""The parts of a Pod's manifest that the kubelet needs, as typed values.
 
-A pod with a part that it does not support is refused with a reason; no part is silently ignored.
+A pod that needs an unsupported feature of these parts is refused with a reason, so that the feature is not silently
+ignored.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from processkube.kubelet.volume_specs import MountSpec, VolumeSpec, read_mounts,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopHook:
-    """The preStop hook, which runs before the container is asked to end: a pause, or a command in the container."""
+    """The preStop hook of a container: a pause, or a command in the container, before the container is asked to end."""
 
     sleep_seconds: float = 0.0
     command: tuple[str, ...] = ()
@@ -23,9 +24,10 @@ class StopHook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """One container. `command` replaces the image's entry point; `env` and `env_from` are unchanged from the manifest.
+    """One container. `command` replaces the image's entry point. `env` and `env_from` are as in the manifest.
 
-    `user`, `group`: the ids with which it runs; None = the ids of the user who started processkube.
+    `user`, `group`: the ids with which the container runs. If both are None and the container is not enclosed, it runs
+    as the user who started processkube; otherwise a missing id is that of the image's user.
     """
 
     name: str
@@ -46,16 +48,16 @@ class ContainerSpec:
 
     @property
     def is_enclosed(self) -> bool:
-        """Whether the container needs a file system or a user of its own."""
+        """Whether the container runs in namespaces of its own, because it needs its own file system or user."""
         return bool(self.mounts) or self.read_only_root or self.user is not None or self.group is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSpec:
-    """One pod. Its `init_containers` run one after the other, to their ends, before `containers`.
+    """One pod. Its `init_containers` run one after the other until each has ended; then its `containers` run.
 
-    `deletion_at` is the deadline (POSIX seconds) of a pod that is being deleted, None otherwise; `grace_seconds` is the
-    time granted for the deletion.
+    `deletion_at` is the deadline of the pod's deletion in POSIX seconds, None if it is not being deleted.
+    `grace_seconds` is the time granted for stopping a container.
     """
 
     uid: str
@@ -78,12 +80,14 @@ class PodSpec:
 
     @property
     def every_container(self) -> tuple[ContainerSpec, ...]:
-        """The init containers, then the others."""
+        """The init containers, followed by the other containers."""
         return (*self.init_containers, *self.containers)
 
 
 def read_pod(manifest: Mapping[str, Any]) -> PodSpec:
-    """Read a Pod. Raises PodRefused when its spec asks for something that this kubelet cannot do."""
+    """Return the pod that a manifest describes. Raises PodRefused if its spec asks for something that this kubelet
+    cannot do.
+    """
     metadata, spec = manifest["metadata"], manifest["spec"]
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy"):

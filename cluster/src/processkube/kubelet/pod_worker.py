@@ -1,6 +1,6 @@
-"""Runs one pod on the node: calls `decide`, carries out the actions, and reports to the API.
+"""Runs one pod on the node: calls `decide`, carries out the actions, and reports the pod's status to the API.
 
-Each pod has one task; failed requests to the API are repeated.
+There is one task per pod. Requests that fail because of the API are repeated.
 """
 
 import asyncio
@@ -42,13 +42,15 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 STARTING_SECONDS = 8.0
-"""Maximum seconds for which a container without a passed probe may hold one of the node's few start slots."""
+"""Maximum seconds for which a container that starts may hold one of the node's few start slots. It gives its slot back
+earlier when one of its probes passes.
+"""
 
 
 class PodWorker:
     """Runs one pod until its deletion is finished.
 
-    `remember` is called after every change that must survive a restart of the kubelet.
+    `remember` is called with the pod's state after every change that must survive a restart of the kubelet.
     """
 
     def __init__(
@@ -82,10 +84,11 @@ class PodWorker:
         self._slot_holders: dict[str, asyncio.Event] = {}
 
     def update(self, pod: PodSpec, manifest: Mapping[str, Any]) -> None:
-        """Use a changed object: a deletion may have been requested, or another client has written a condition.
+        """Take over the pod's changed object. For example, its deletion was requested, or another client has written a
+        condition.
 
-        If the API's readiness differs from the reported one, the API has counted the node as lost: then report
-        everything again.
+        If the API shows another readiness than this kubelet has reported, the API has counted the node as lost. Then
+        the whole status is reported again.
         """
         self.pod = pod
         self._manifest = manifest
@@ -94,13 +97,13 @@ class PodWorker:
         self._wake.set()
 
     def abandon(self) -> None:
-        """End the processes without a report, because the object is gone from the API."""
+        """End the pod's processes without a report, because the Pod object is gone from the API."""
         self._abandoned = True
         self.pod = replace(self.pod, deletion_at=self.pod.deletion_at or 0.0, grace_seconds=min(self.pod.grace_seconds, 2.0))
         self._wake.set()
 
     async def run(self) -> None:
-        """Work until the pod is gone. Processes of an earlier kubelet that still run are taken over."""
+        """Run the pod until it is gone. Processes that an earlier kubelet started and that still run are taken over."""
         for container in self.state.containers:
             if container.process is not None:
                 self._spawn(self._watch(container))
@@ -152,9 +155,10 @@ class PodWorker:
                 pass  # either it is done, or it is tried again when the API is back
 
     async def _start(self, spec: ContainerSpec) -> None:
-        """Start one container when a start slot is free.
+        """Start one container as soon as a start slot is free.
 
-        Starting Python is expensive: 64 containers that start at once would fail their probes.
+        The slots limit how many containers start at the same time. Starting Python takes much CPU time, and if 64
+        containers started at once, their probes would fail.
         """
         await self._slots.acquire()
         try:
@@ -246,7 +250,9 @@ class PodWorker:
         self._wake.set()
 
     async def _run_within(self, spec: ContainerSpec, command: tuple[str, ...], timeout_seconds: float) -> ProbeAnswer:
-        """Run a command in the container; it succeeds if it ends with 0 in time."""
+        """Run a command in the container. Return a healthy answer if the command ends with code 0 within the timeout,
+        else an answer with the reason.
+        """
         process = self.state.container(spec.name).process
         if process is None:
             return ProbeAnswer(ok=False, detail="the container does not run")
@@ -257,8 +263,8 @@ class PodWorker:
         return await self._runtime.run(prepared.line, prepared.variables, timeout_seconds)
 
     async def _stop_after_hook(self, name: str) -> None:
-        """Run the container's preStop hook, then ask the container to end. A hook that takes longer than the pod's
-        grace period is ended by SIGKILL.
+        """Run the container's preStop hook, and then ask the container to end. If the hook takes longer than the pod's
+        grace period, it is ended.
         """
         spec = self._spec(name)
         if spec.before_stop is not None:
@@ -273,9 +279,9 @@ class PodWorker:
             self._runtime.stop(container.process, self._preparation.stop_signal(self._spec(name)))
 
     async def report(self) -> float:
-        """Report the changes to the API.
+        """Report the pod's status to the API if it has changed.
 
-        Return the time (monotonic) of the next attempt; infinity if nothing is left to report.
+        Return the time of the next attempt, in seconds of the monotonic clock; infinity if nothing is left to report.
         """
         if self._abandoned:
             return float("inf")
@@ -291,22 +297,22 @@ class PodWorker:
             if problem.status == 404 or (problem.status == 409 and problem.reason == "Conflict"):
                 self.abandon()
                 return self._clock()
-            log.warning("status of a pod was not taken", extra={"pod": self._name, "error": str(problem)})
+            log.warning("a pod's status could not be reported, and is reported again", extra={"pod": self._name, "error": str(problem)})
             self._status_retry_at = self._clock() + RETRY_SECONDS
             return self._status_retry_at
         self._reported = status
         return float("inf")
 
     async def _finish(self) -> bool:
-        """Report the pod's last phase and delete the object permanently. Return False if the API cannot be reached and
-        the deletion must be tried again.
+        """Report the pod's last phase, and remove the Pod object. Return False if the API refused the request or could
+        not be reached, so that the deletion must be tried again.
         """
         if not self._abandoned:
             await self.report()
             try:
                 await self._cluster.finish_deletion(self.pod)
             except ClusterProblem as problem:
-                log.warning("deletion of a pod was not finished", extra={"pod": self._name, "error": str(problem)})
+                log.warning("a pod's deletion could not be finished, and is tried again", extra={"pod": self._name, "error": str(problem)})
                 await asyncio.sleep(RETRY_SECONDS)
                 self._wake.set()
                 return False
@@ -345,7 +351,7 @@ class PodWorker:
 
 
 def utc_stamp() -> str:
-    """Return the current time as Kubernetes writes it: RFC 3339 in UTC, whole seconds."""
+    """Return the current time as Kubernetes writes it: in RFC 3339, UTC, with whole seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

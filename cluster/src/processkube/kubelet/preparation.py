@@ -1,6 +1,8 @@
-"""Prepares what a container's start needs: its environment, its volumes, and the command that encloses it.
+"""Prepares what a container needs to start: its environment, its volumes, and the command that runs it in its own
+namespaces.
 
-Secrets, ConfigMaps and claims are read when a container starts; a service account's token is renewed while it runs.
+Secrets, ConfigMaps and claims are read when a container starts. The token of a service account is renewed while the
+container runs.
 """
 
 import asyncio
@@ -28,13 +30,13 @@ from processkube.kubelet.volume_specs import AccountToken, VolumeSpec
 log = logging.getLogger(__name__)
 
 RENEW_AFTER = 0.8
-"""The share of a token's lifetime after which it is renewed; a kubelet uses the same."""
+"""Share of a token's lifetime after which the token is renewed, as in a real kubelet."""
 LOOK_AT_TOKENS_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCommand:
-    """A command line and its environment."""
+    """A command line with the environment in which to run it."""
 
     line: tuple[str, ...]
     variables: Mapping[str, str]
@@ -42,11 +44,11 @@ class PreparedCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What the node needs to run pods.
+    """The node's facts and settings that containers depend on.
 
-    `images`: the node's catalogue of images.
-    `server`, `authority`: the Kubernetes API's address and certificate, as pods see them.
-    `can_enclose`: whether this machine allows a process to make its own namespaces.
+    - `images`: the node's catalogue of images.
+    - `server`, `authority`: the address and the certificate of the Kubernetes API, for pods.
+    - `can_enclose`: whether this machine allows a process to make its own namespaces.
     """
 
     node: str
@@ -66,11 +68,11 @@ class Preparation:
         self._here = installation
         self._folders = VolumeFolders(installation.state_dir)
         self._known: dict[tuple[str, str], Mapping[str, str]] = {}
-        """By the pod's uid and the container's name: the environment of the container."""
+        """(Uid of the pod, name of the container) → the container's environment."""
 
     async def start(self, pod: PodSpec, container: ContainerSpec, manifest: Mapping[str, Any], pod_ip: str) -> PreparedCommand:
-        """Return the command that starts the container. Raises PodRefused for a missing image or program,
-        ClusterProblem if the API cannot be reached.
+        """Return the command that starts the container. Raises PodRefused, for example for a missing image or program,
+        and ClusterProblem if the API cannot be reached.
         """
         own = self._here.images.variables_of(container, pod_ip=pod_ip)
         if container.is_enclosed and not self._here.can_enclose:
@@ -92,8 +94,8 @@ class Preparation:
     async def within(
         self, pod: PodSpec, container: ContainerSpec, manifest: Mapping[str, Any], pod_ip: str, pid: int, command: tuple[str, ...]
     ) -> PreparedCommand:
-        """Return the command that runs another command in the container whose process is `pid`, in its namespaces and
-        environment.
+        """Return the command that runs `command` in a running container, with its namespaces and environment. `pid` is
+        the container's process.
 
         Raises PodRefused and ClusterProblem.
         """
@@ -105,11 +107,13 @@ class Preparation:
         return PreparedCommand(line=line, variables=self._known[pod.uid, container.name])
 
     def stop_signal(self, container: ContainerSpec) -> int:
-        """Return the signal that asks the container to end. Raises PodRefused."""
+        """Return the number of the signal that asks the container to end. Raises PodRefused."""
         return self._here.images.stop_signal(container)
 
     async def keep_tokens(self, pod: PodSpec) -> None:
-        """Renew the pod's tokens before they expire. Returns at once if the pod has no tokens, else never."""
+        """Renew the pod's tokens before they expire. Returns at once if the pod has no tokens; otherwise never
+        returns.
+        """
         while any(True for _ in volume_files.tokens(pod)):
             await asyncio.sleep(LOOK_AT_TOKENS_SECONDS)
             try:
@@ -118,7 +122,7 @@ class Preparation:
                 log.warning("a pod's token was not renewed", extra={"pod": f"{pod.namespace}/{pod.name}", "error": str(problem)})
 
     async def forget(self, uid: str) -> None:
-        """Remove the folders of a pod that is gone, and the folders of claims that are gone."""
+        """Remove the folders of a pod that is gone, and the folders of all claims that no longer exist."""
         self._known = {key: value for key, value in self._known.items() if key[0] != uid}
         await asyncio.to_thread(self._folders.remove, uid)
         try:
@@ -129,7 +133,7 @@ class Preparation:
         await asyncio.to_thread(self._folders.remove_claims_but, {claim["metadata"]["uid"] for claim in claims})
 
     def _of_cluster(self) -> dict[str, str]:
-        """Return the variables that give every container the address of the Kubernetes API."""
+        """Return the environment variables with the address of the Kubernetes API, which every container gets."""
         parts = urlsplit(self._here.server)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         return {"KUBERNETES_SERVICE_HOST": parts.hostname or "", "KUBERNETES_SERVICE_PORT": str(port)}
@@ -155,7 +159,7 @@ class Preparation:
                 write_files(folder, [VolumeFile(path=token.path, content=text.encode(), mode=volume.mode)])
 
     async def _enclosing(self, pod: PodSpec, container: ContainerSpec) -> tuple[str, ...]:
-        """Return the beginning of a command line. What is appended to it runs in the container's namespaces."""
+        """Return the beginning of a command line. A command appended to it runs in the container's own namespaces."""
         volumes = {volume.name: volume for volume in pod.volumes}
         mounts = [FileMount(source=hosts_file(self._here.state_dir, pod.namespace), path="/etc/hosts", read_only=True)]
         own = self._folders.of_image(pod.uid, container.name)

@@ -1,4 +1,4 @@
-"""The probes of a container's manifest, typed."""
+"""The probes in a container's manifest, as typed values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +9,11 @@ from processkube.kubelet.refusals import bad_configuration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeSpec:
-    """One probe; times in seconds.
+    """One probe. Times are in seconds.
 
-    If it has a `command`, the command runs in the container. Otherwise the probe connects to `port`: by HTTP if there
-    is a `path`, over TLS if `tls`; without a path a TCP connection is enough. `host`: None = the pod's address.
+    If the probe has a `command`, this command runs in the container. Otherwise the probe connects to `port`. With a
+    `path` it sends an HTTP request, over TLS if `tls`; without a path, an accepted TCP connection is enough. If `host`
+    is None, it connects to the pod's address.
     """
 
     port: int = 0
@@ -29,8 +30,8 @@ class ProbeSpec:
 
 
 def read_probe(container: Mapping[str, Any], key: str) -> ProbeSpec | None:
-    """Return the container's probe `key`; None if it is not declared. Raises PodRefused for an action that is not
-    supported here.
+    """Return the container's probe `key`, such as `readinessProbe`; None if the container has no such probe. Raises
+    PodRefused for a kind of probe that this kubelet does not support.
     """
     probe = container.get(key)
     if not probe:

@@ -1,4 +1,6 @@
-"""Turns the results of a probe into a verdict, by thresholds and periods. Pure; times are monotonic seconds."""
+"""Turns the results of a probe into a verdict, by thresholds and periods. This module is pure; times are monotonic
+seconds.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -9,8 +11,8 @@ from processkube.kubelet.probe_specs import ProbeSpec
 class ProbeState:
     """The results of one probe since its container was last started.
 
-    `passed`: the verdict; None before the first.
-    `asking`: whether a result is awaited.
+    - `passed`: the verdict; None until there is one.
+    - `asking`: whether the probe runs now, so that its result is awaited.
     """
 
     next_at: float
@@ -22,19 +24,21 @@ class ProbeState:
 
 
 def begin(spec: ProbeSpec, now: float) -> ProbeState:
-    """Return the state when the container has just been started (or its startup probe has just passed)."""
+    """Return the state of a probe that begins now: the container was started, or its startup probe has passed."""
     return ProbeState(next_at=now + spec.initial_delay)
 
 
 def is_due(state: ProbeState, spec: ProbeSpec, now: float) -> bool:
-    """Return whether the probe is due. A time in the far future counts as due: the monotonic clock has started again
-    with the machine.
+    """Return whether the probe should run now. A due time in the far future counts as due, too: it was stored before a
+    reboot of the machine, which restarts the monotonic clock.
     """
     return not state.asking and (state.next_at <= now or state.next_at > now + spec.initial_delay + spec.period)
 
 
 def observe(state: ProbeState, spec: ProbeSpec, *, ok: bool, detail: str, now: float) -> ProbeState:
-    """Return the state after a result. The verdict changes only after a threshold of consecutive equal results."""
+    """Return the state after a result. The verdict changes only after enough consecutive equal results
+    (`success_threshold`, `failure_threshold`).
+    """
     successes = state.successes + 1 if ok else 0
     failures = 0 if ok else state.failures + 1
     passed = state.passed

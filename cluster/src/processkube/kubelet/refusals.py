@@ -1,10 +1,10 @@
-"""Refusals of pods that this kubelet cannot run, with the reason and message for the pod's status."""
+"""Errors for pods that this kubelet cannot run. Each has the reason and the message for the pod's status."""
 
 
 class PodRefused(Exception):
-    """The pod asks for something that this kubelet cannot do.
+    """Raised for a pod that asks for something that this kubelet cannot do.
 
-    `reason` becomes the container's waiting reason, and the error's text becomes its message.
+    `reason` becomes the container's waiting reason in the pod's status, and the error's text becomes its message.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -13,5 +13,5 @@ class PodRefused(Exception):
 
 
 def bad_configuration(message: str) -> PodRefused:
-    """Return a refusal of the manifest, with the reason that a kubelet uses."""
+    """Return a PodRefused for a fault in the manifest, with the reason that a real kubelet gives."""
     return PodRefused("CreateContainerConfigError", message)

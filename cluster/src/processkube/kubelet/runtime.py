@@ -1,4 +1,6 @@
-"""Runs containers as processes: starts, watches and signals them, and bounds their log files. It decides nothing."""
+"""Runs containers as processes: starts, watches and signals them, and limits the size of their log files. It makes no
+decisions.
+"""
 
 import asyncio
 import contextlib
@@ -16,16 +18,17 @@ LOG_LIMIT_BYTES = 8 * 1024 * 1024
 LOG_KEPT_BYTES = 1024 * 1024
 COPIED_AT_ONCE_BYTES = 64 * 1024
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""Variables that a container gets from the kubelet's environment: the variables that Python needs to run, but no
-credentials.
+"""Variables of the kubelet's environment that containers get, too. Python needs them to run; credentials are not among
+them.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """The end of a process.
+    """How a process ended.
 
-    The exit code is 255, with a message, for a process that was not a child of this kubelet: its real code is unknown.
+    For a process that was started by an earlier kubelet, the real exit code is unknown: `exit_code` is 255, and
+    `message` says so.
     """
 
     exit_code: int
@@ -34,7 +37,9 @@ class Exit:
 
 
 class ProcessRuntime:
-    """Starts processes that outlive the kubelet: each has its own session and writes straight to the pod's log file."""
+    """Starts processes that continue when the kubelet ends, because each has its own session and writes straight to the
+    pod's log file.
+    """
 
     def __init__(
         self,
@@ -51,11 +56,13 @@ class ProcessRuntime:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def log_path(self, namespace: str, name: str) -> Path:
-        """Return the file in which the API server looks for the pod's log."""
+        """Return the path of the pod's log file. The API server reads the log from this path."""
         return self._logs / f"{namespace}_{name}.log"
 
     def start(self, command: Sequence[str], variables: Mapping[str, str], log: Path) -> ProcessIdentity:
-        """Start a process that appends its output to `log`. Raises OSError when it cannot be executed."""
+        """Start a process that appends its output to the file `log`. Raises OSError if the command cannot be
+        executed.
+        """
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             child = subprocess.Popen(
@@ -72,8 +79,8 @@ class ProcessRuntime:
         return identity_of(child.pid) or ProcessIdentity(pid=child.pid, started_ticks=-1)
 
     async def run(self, command: Sequence[str], variables: Mapping[str, str], timeout_seconds: float) -> ProbeAnswer:
-        """Run a command to its end. The result is a success if the exit code is 0; otherwise it has the last line of
-        the output as the explanation.
+        """Run a command until it ends. Return a healthy answer if the exit code is 0. Otherwise the answer is explained
+        by the last line of the command's output, or by the timeout.
         """
         try:
             child = await asyncio.create_subprocess_exec(
@@ -99,7 +106,7 @@ class ProcessRuntime:
         return ProbeAnswer(ok=child.returncode == 0, detail=lines[-1] if lines else f"exit code {child.returncode}")
 
     async def wait(self, process: ProcessIdentity) -> Exit:
-        """Return when the process has ended, even if an earlier kubelet started it."""
+        """Wait until the process has ended, and return how it ended. An earlier kubelet may have started it."""
         await until_end(process)
         child = self._children.pop(process.pid, None)
         if child is None:
@@ -108,15 +115,15 @@ class ProcessRuntime:
         return Exit(exit_code=max(status, 0), signal=max(-status, 0))
 
     def stop(self, process: ProcessIdentity, number: int) -> None:
-        """Ask the process to end by this signal."""
+        """Send the signal `number` to the process, to ask it to end."""
         send_signal(process, number)
 
     def kill(self, process: ProcessIdentity) -> None:
-        """End the process and all processes that it started."""
+        """Kill the process and all processes in its process group."""
         send_signal(process, signal.SIGKILL, group=True)
 
     def keep_previous_log(self, namespace: str, name: str) -> None:
-        """Move the current log to the log of the previous container; a new log begins."""
+        """Keep the current log as the log of the previous container, so that a new log begins."""
         with contextlib.suppress(FileNotFoundError):
             self.log_path(namespace, name).replace(self._previous(namespace, name))
 
@@ -124,15 +131,15 @@ class ProcessRuntime:
         return self.log_path(namespace, name).with_suffix(".previous")
 
     def remove_log(self, namespace: str, name: str) -> None:
-        """Remove the logs of a pod that is gone."""
+        """Remove both logs of a pod that is gone: the current log and the log of the previous container."""
         self.log_path(namespace, name).unlink(missing_ok=True)
         self._previous(namespace, name).unlink(missing_ok=True)
 
     async def bound_logs(self, every_seconds: float = 5.0) -> None:
-        """Cut log files that exceed the limit down to their last part. Never returns.
+        """Shorten log files that exceed the limit, so that only their last part is left. Never returns.
 
-        A line is lost only if it is written between the last check of the file's end and the cut, which follows at
-        once.
+        A line can be lost only if it is written in the moment between the last read at the file's end and the
+        truncation.
         """
         while True:
             await asyncio.sleep(every_seconds)
@@ -142,10 +149,11 @@ class ProcessRuntime:
                         await asyncio.to_thread(self._cut, path)
 
     def _cut(self, path: Path) -> None:
-        """Cut the file in place, because the process keeps it open; in append mode the process continues to write at
-        the new end.
+        """Shorten a log file in place, because the process keeps it open. The process writes in append mode, so it
+        continues at the new end.
 
-        The last part is copied to the start; lines that the process writes meanwhile are copied too.
+        The last part is copied to the beginning of the file. Lines that the process writes during the copy are copied,
+        too.
         """
         with path.open("r+b", buffering=0) as file:
             start = file.seek(-self._kept, os.SEEK_END)

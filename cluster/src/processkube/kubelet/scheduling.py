@@ -1,8 +1,9 @@
-"""Decides whether a node accepts a new pod, with the messages of Kubernetes' scheduler and in the order of its filters.
+"""Decides whether a node accepts a new pod. The messages and the order of the checks are those in Kubernetes'
+scheduler.
 
-Pure. It considers cordons, taints, `nodeSelector`, ports of the host, devices (`nvidia.com/gpu: 1`) and claims of
-devices, for which there is no driver: somebody else must have allocated them. It ignores CPU and memory, affinities,
-and nodes other than its own.
+This module is pure. It considers cordons, taints, `nodeSelector`, host ports, devices (`nvidia.com/gpu: 1`) and
+ResourceClaims. There is no driver for ResourceClaims, so somebody else must have allocated their devices. It ignores
+CPU and memory, affinities, and other nodes.
 """
 
 from collections import Counter
@@ -13,10 +14,10 @@ from processkube.tolerations import tolerates
 
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 _CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-"""The taint that a pod must tolerate to be placed on a cordoned node."""
+"""The taint of a cordoned node, which a pod must tolerate to be placed there."""
 _NEVER = "Preemption is not helpful for scheduling."
 _NOT_NOW = "No preemption victims found for incoming pod."
-"""Part of the message if the pod could fit once other pods end; this scheduler never ends a pod for another."""
+"""Part of the message for a pod that could fit after other pods have ended. This scheduler never preempts a pod."""
 
 
 def refusal(
@@ -25,8 +26,9 @@ def refusal(
     others: Iterable[Mapping[str, Any]] = (),
     allocated: Collection[str] = (),
 ) -> str | None:
-    """Return the reason why the only node cannot accept the pod, as the message of the condition PodScheduled; None if
-    it can. `others`: the pods on the node; `allocated`: the names of the pod's ResourceClaims that have a device.
+    """Return the reason why the cluster's only node cannot accept the pod, as the message of the condition
+    PodScheduled; None if the node accepts it. `others` are the pods on the node; `allocated` has the names of the pod's
+    ResourceClaims that have a device.
     """
     spec, present = pod["spec"], [other["spec"] for other in others]
     reason, preemption = _of_the_node(node, spec), _NEVER
@@ -43,7 +45,9 @@ def refusal(
 
 
 def _of_the_node(node: Mapping[str, Any], spec: Mapping[str, Any]) -> str | None:
-    """Return the reason why the node could not run this pod even as its only pod; None if it could."""
+    """Return the reason why the node could not accept this pod even without other pods; None if it could. Devices are
+    not considered.
+    """
     tolerations = spec.get("tolerations") or ()
 
     def repels(taint: Mapping[str, Any]) -> bool:
@@ -60,8 +64,8 @@ def _of_the_node(node: Mapping[str, Any], spec: Mapping[str, Any]) -> str | None
 
 
 def _missing_device(node: Mapping[str, Any], spec: Mapping[str, Any], present: Iterable[Mapping[str, Any]]) -> tuple[str | None, str]:
-    """Return the first device of which the node has too few (None if it has enough), and the message about whether it
-    could become free later.
+    """Return the reason that names the first device of which too few are free, and the part of the message about
+    preemption. The reason is None if there are enough.
     """
     total = {name: int(amount) for name, amount in ((node.get("status") or {}).get("allocatable") or {}).items() if _is_device(name)}
     used: Counter[str] = sum((_devices(other) for other in present), Counter())
@@ -72,8 +76,8 @@ def _missing_device(node: Mapping[str, Any], spec: Mapping[str, Any], present: I
 
 
 def _devices(spec: Mapping[str, Any]) -> Counter[str]:
-    """Return the number of each device that a pod requests: the sum over its containers, but at least what an init
-    container requests.
+    """Return the number of devices of each kind that a pod requests. It is the sum over its containers, or the largest
+    number that one of its init containers requests, if that is more.
     """
     wanted = _sum_of(spec.get("containers") or ())
     for container in spec.get("initContainers") or ():
@@ -91,8 +95,8 @@ def _sum_of(containers: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 
 def _is_device(name: str) -> bool:
-    """Return whether a resource is a device: it has a domain that is not Kubernetes' own, and is counted in whole
-    pieces.
+    """Return whether a resource is a device. The names of devices have a domain, such as `nvidia.com`, that is not
+    Kubernetes' own. Devices are counted in whole numbers.
     """
     return "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
 

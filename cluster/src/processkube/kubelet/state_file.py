@@ -1,4 +1,6 @@
-"""The state with which a restarted kubelet takes over running pods: one JSON file, always replaced as a whole."""
+"""The saved state from which a restarted kubelet takes over running pods: one JSON file, which is always replaced as a
+whole.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +14,7 @@ from processkube.private_files import write_private
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Pods by uid, the number of the node's address range, and the position in that range."""
+    """The saved state: pods by uid, the number N of the node's address range, and the position in this range."""
 
     address_node: int = FIRST_NODE
     address_position: int = 0
@@ -20,9 +22,9 @@ class Memory:
 
 
 def load(path: Path) -> Memory:
-    """Read the memory of the last kubelet; an empty memory if the file is missing or damaged.
+    """Return the state that the previous kubelet saved; an empty state if the file is missing or damaged.
 
-    With an empty memory, processes of earlier pods are found by their mark.
+    With an empty state, the kubelet does not know the processes of earlier pods, and starts their containers again.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Memory)
@@ -31,5 +33,5 @@ def load(path: Path) -> Memory:
 
 
 def save(path: Path, memory: Memory) -> None:
-    """Replace the file with this memory."""
+    """Replace the file with this state."""
     write_private(path, msgspec.json.encode(memory))

@@ -1,4 +1,6 @@
-"""Makes a pod's status for the API from the kubelet's state. Pure; `stamp` is the current time in RFC 3339."""
+"""Makes a pod's status for the API from the kubelet's state. This module is pure; `stamp` is the current time in RFC
+3339.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,16 +11,16 @@ from processkube.kubelet.pod_specs import PodSpec
 HOST_IP = "127.0.0.1"
 _ENDS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 _CREATING, _INITIALIZING = "ContainerCreating", "PodInitializing"
-"""The reasons why a container that was never started waits. The second one is for a container that waits for the init
-containers before it.
+"""The waiting reasons of a container that was never started. The second reason applies while the container waits for
+init containers.
 """
 
 
 def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp: str, *, live: Mapping[str, Any]) -> dict[str, Any]:
     """Return the complete status of a pod.
 
-    Unchanged conditions keep their transition time from `previous`; the conditions for readiness gates are read from
-    `live`.
+    Conditions that do not change keep their transition times from the status `previous`. The conditions that readiness
+    gates need are read from `live`, the status in the API.
     """
     is_over = is_terminated(pod, state)
     phase = _phase(pod, state)
@@ -63,18 +65,18 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
 
 
 def readiness(status: Mapping[str, Any]) -> str | None:
-    """Return the status of a pod's condition Ready; None before the pod has the condition."""
+    """Return the pod's condition Ready, such as "True"; None if the status has no such condition."""
     return next((condition.get("status") for condition in status.get("conditions") or () if condition.get("type") == "Ready"), None)
 
 
 def unscheduled_status(message: str, previous: Mapping[str, Any], stamp: str) -> dict[str, Any]:
-    """Return the status of a pod that no node accepts now."""
+    """Return the status of a pod that the node cannot accept now."""
     condition = _condition("PodScheduled", False, "Unschedulable", message)
     return {"phase": "Pending", "conditions": [_with_transition_time(condition, previous, stamp)]}
 
 
 def unscheduled_message(status: Mapping[str, Any]) -> str | None:
-    """Return the reason why no node accepts the pod, in the words of its status; None if the status does not say so."""
+    """Return the reported reason why the node cannot accept the pod, from its status; None if none is reported."""
     scheduled: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), {})
     return scheduled.get("message") if scheduled.get("status") == "False" else None
 
@@ -82,7 +84,7 @@ def unscheduled_message(status: Mapping[str, Any]) -> str | None:
 def refused_status(
     containers: list[Mapping[str, Any]], reason: str, message: str, previous: Mapping[str, Any], stamp: str
 ) -> dict[str, Any]:
-    """Return the status of a pod that this kubelet cannot run at all."""
+    """Return the status of a pod that this kubelet cannot run."""
     conditions = [
         _condition("PodScheduled", True),
         _condition("ContainersReady", False, reason, message),
@@ -127,7 +129,7 @@ def _closed_gate(gate: str, status: str | None) -> str:
 
 
 def _first_status(image: str, container: ContainerState) -> dict[str, Any]:
-    """Return the status of an init container, which is ready once it has succeeded."""
+    """Return the status of an init container. It counts as ready once it has succeeded."""
     return {**_container_status(image, container, creating=_INITIALIZING), "ready": container.succeeded}
 
 

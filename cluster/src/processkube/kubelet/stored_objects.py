@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps of a pod's namespace, in their state at the start of its container. Pure."""
+"""Secrets and ConfigMaps of a pod's namespace, as they were read when a container was started. This module is pure."""
 
 import base64
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from processkube.kubelet.refusals import bad_configuration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One object; `kind` is Secret or ConfigMap."""
+    """A reference to a Secret or a ConfigMap, by kind and name."""
 
     kind: str
     name: str
@@ -18,12 +18,14 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class StoredObjects:
-    """The objects by reference; None for an object that does not exist."""
+    """The objects that were read, by reference; an object is None if it does not exist."""
 
     found: Mapping[Reference, Mapping[str, Any] | None]
 
     def data(self, reference: Reference, *, optional: bool) -> dict[str, bytes]:
-        """Return the object's keys. Raises PodRefused for an object that is missing, unless it is optional."""
+        """Return the object's data: key → value. If the object is missing, the result is empty if it is `optional`;
+        otherwise raises PodRefused.
+        """
         document = self.found.get(reference)
         if document is None:
             if optional:

@@ -1,4 +1,6 @@
-"""The environment of a container, from its manifest and the objects that the manifest refers to. Pure."""
+"""The environment of a container, from its manifest and from the objects that the manifest names. This module is
+pure.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,7 +15,7 @@ _WHOLES = {"secretRef": "Secret", "configMapRef": "ConfigMap"}
 
 
 def referred(container: ContainerSpec) -> Iterable[Reference]:
-    """Return the Secrets and ConfigMaps that the container's environment names."""
+    """Yield references to the Secrets and ConfigMaps that the container's environment needs."""
     for entry in container.env:
         for key, kind in _REFERENCES.items():
             if found := (entry.get("valueFrom") or {}).get(key):
@@ -27,7 +29,7 @@ def referred(container: ContainerSpec) -> Iterable[Reference]:
 def container_variables(
     container: ContainerSpec, pod: PodSpec, manifest: Mapping[str, Any], stored: StoredObjects, *, pod_ip: str, node: str
 ) -> dict[str, str]:
-    """Return the environment that the manifest gives the container, in its order.
+    """Return the environment that the manifest gives the container, in the manifest's order.
 
     Each value is expanded with the variables before it. Raises PodRefused.
     """
@@ -52,7 +54,9 @@ def container_variables(
 
 
 def pod_field(path: str, manifest: Mapping[str, Any], *, pod_ip: str, node: str, where: str) -> str:
-    """Return the value of a pod's fieldPath. Raises PodRefused for a field that no pod has."""
+    """Return the pod's value for a `fieldPath`, such as `metadata.name`. Raises PodRefused for an unknown field;
+    `where` names the place in the message.
+    """
     metadata = manifest["metadata"]
     plain = {
         "metadata.name": metadata["name"],
@@ -74,7 +78,7 @@ def pod_field(path: str, manifest: Mapping[str, Any], *, pod_ip: str, node: str,
 
 
 def _stored(source: Mapping[str, Any], stored: StoredObjects, where: str) -> str | None:
-    """Return the value of a key; None if the key is optional and missing."""
+    """Return the value of a key in a Secret or ConfigMap; None if the key is missing and optional."""
     for key, kind in _REFERENCES.items():
         if found := source.get(key):
             data = stored.data(Reference(kind=kind, name=found["name"]), optional=bool(found.get("optional")))

@@ -1,4 +1,4 @@
-"""The files of a pod's volumes, from the objects that their sources refer to. Pure."""
+"""The files of a pod's volumes, from the objects that the volumes' sources name. This module is pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from processkube.kubelet.volume_specs import AccountToken, ClusterAuthority, Pod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeFile:
-    """One file of a volume; `path` is relative to the volume."""
+    """One file of a volume. `path` is relative to the volume's folder."""
 
     path: str
     content: bytes
@@ -21,7 +21,7 @@ class VolumeFile:
 
 
 def referred(pod: PodSpec) -> Iterable[Reference]:
-    """Return the Secrets and ConfigMaps of all volumes."""
+    """Yield references to the Secrets and ConfigMaps that the pod's volumes need."""
     for volume in pod.volumes:
         for source in volume.sources:
             if isinstance(source, StoredKeys):
@@ -29,14 +29,16 @@ def referred(pod: PodSpec) -> Iterable[Reference]:
 
 
 def tokens(pod: PodSpec) -> Iterable[tuple[VolumeSpec, AccountToken]]:
-    """Return the tokens that the pod gets, each with its volume."""
+    """Return the service account tokens that the pod gets, each with its volume."""
     return ((volume, source) for volume in pod.volumes for source in volume.sources if isinstance(source, AccountToken))
 
 
 def volume_files(
     volume: VolumeSpec, manifest: Mapping[str, Any], stored: StoredObjects, *, authority: bytes, pod_ip: str, node: str
 ) -> list[VolumeFile]:
-    """Return the files of a volume except tokens, which are renewed. Raises PodRefused if an object is missing."""
+    """Return the files of a volume. Tokens are left out, because they are renewed separately. Raises PodRefused, for
+    example if an object is missing.
+    """
     files: list[VolumeFile] = []
     for source in volume.sources:
         match source:

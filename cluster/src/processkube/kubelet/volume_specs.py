@@ -1,4 +1,4 @@
-"""A pod's volumes and their mounts in containers, typed."""
+"""A pod's volumes and their mounts in containers, as typed values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,9 @@ _FILE_MODE = 0o644
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKeys:
-    """Files from the keys of a Secret or ConfigMap: all keys, or those in `items` as (key, path, mode or None)."""
+    """A source of files: the keys of a Secret or ConfigMap. `items` has (key, path, mode or None); if it is empty,
+    every key becomes a file.
+    """
 
     kind: Literal["Secret", "ConfigMap"]
     name: str
@@ -24,14 +26,14 @@ class StoredKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFields:
-    """Files from fields of the pod itself, as (path, fieldPath)."""
+    """A source of files: fields of the pod. `items` has (path, fieldPath)."""
 
     items: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountToken:
-    """A token of the pod's service account, renewed before it ends."""
+    """A source of one file: a token of the pod's service account, which is renewed before it expires."""
 
     path: str
     seconds: int = TOKEN_SECONDS
@@ -39,7 +41,7 @@ class AccountToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAuthority:
-    """The certificate that identifies the Kubernetes API."""
+    """A source of one file: the certificate with which pods verify the Kubernetes API."""
 
     path: str
 
@@ -49,8 +51,8 @@ Source = StoredKeys | PodFields | AccountToken | ClusterAuthority
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeSpec:
-    """A volume: the folder of a `claim` if the volume names a claim, else a folder of the pod's own with the files of
-    `sources`.
+    """A volume. If it names a `claim`, its folder is that of the claim. Otherwise the pod has a folder for it, with the
+    files of `sources`.
     """
 
     name: str
@@ -61,7 +63,9 @@ class VolumeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountSpec:
-    """The path at which a container has a volume, or the part of the volume at `sub_path`."""
+    """A mount of a volume in a container, at `path`. If `sub_path` is given, only this part of the volume is
+    mounted.
+    """
 
     volume: str
     path: str
@@ -70,13 +74,13 @@ class MountSpec:
 
 
 def read_volumes(spec: Mapping[str, Any]) -> tuple[VolumeSpec, ...]:
-    """Return the pod's volumes, and the volume of its service account's token if the pod asks for one."""
+    """Return the pod's volumes. If the pod asks for a token of its service account, the token's volume is added."""
     volumes = tuple(_read_volume(volume) for volume in spec.get("volumes") or ())
     return (*volumes, _token_volume()) if mounts_token(spec) else volumes
 
 
 def read_mounts(container: Mapping[str, Any], pod: Mapping[str, Any]) -> tuple[MountSpec, ...]:
-    """Return the mounts of the container."""
+    """Return the container's mounts. If the pod asks for a token of its service account, the token's mount is added."""
     mounts = tuple(
         MountSpec(
             volume=mount["name"],
@@ -91,14 +95,14 @@ def read_mounts(container: Mapping[str, Any], pod: Mapping[str, Any]) -> tuple[M
 
 
 def mounts_token(spec: Mapping[str, Any]) -> bool:
-    """Return whether the pod gets a token of its service account. It gets one only if its spec asks for it, because
-    engines need none.
+    """Return whether the pod's spec asks for a token of its service account. Without this wish a pod gets no token,
+    because engines need none.
     """
     return spec.get("automountServiceAccountToken") is True
 
 
 def _token_volume() -> VolumeSpec:
-    """Return the token volume that a cluster's API server adds to such a pod."""
+    """Return the volume with a token that a real cluster's API server adds to a pod."""
     namespace = PodFields(items=(("namespace", "metadata.namespace"),))
     return VolumeSpec(name=TOKEN_VOLUME, sources=(AccountToken(path="token"), ClusterAuthority(path="ca.crt"), namespace))
 

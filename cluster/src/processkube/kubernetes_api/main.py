@@ -20,7 +20,7 @@ from processkube.starting import log_options, one_line_errors
 
 
 class StateInUse(ProcesskubeError):
-    """Another server uses this state directory."""
+    """Raised when another server uses the same state directory."""
 
 
 async def serve(state_dir: Path, host: str, port: int, node_grace_seconds: float, service_accounts: tuple[str, ...]) -> None:
@@ -45,8 +45,8 @@ def _kept_port(file: Path) -> int:
 
 @contextmanager
 def _locked(state_dir: Path) -> Iterator[None]:
-    """Hold the lock of the store while the block runs, because only one server may write it. It is also released when
-    the process ends.
+    """Hold the lock of the store within the block, because only one server may write the store. The lock is also
+    released when the process ends.
     """
     state_dir.mkdir(parents=True, exist_ok=True)
     with (state_dir / "lock").open("w") as file:
@@ -67,13 +67,13 @@ def _places(_context: click.Context, _parameter: click.Parameter, places: tuple[
 @click.command()
 @click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Folder for objects, certificates and kubeconfigs.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=int, default=0, help="Port to listen on; 0, the default, takes the port of last time, or a free one.")
+@click.option("--port", type=int, default=0, help="Port to listen on. 0, the default: the port used last time, or a free one.")
 @click.option(
     "--node-grace-seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=GRACE_SECONDS,
     show_default=True,
-    help="Silence after which a node is lost.",
+    help="Seconds of silence after which a node is lost.",
 )
 @click.option(
     "--service-account",
@@ -81,7 +81,7 @@ def _places(_context: click.Context, _parameter: click.Parameter, places: tuple[
     metavar="NAMESPACE/NAME",
     multiple=True,
     callback=_places,
-    help="A service account that is allowed everything, with a kubeconfig of its own. Repeatable.",
+    help="Service account that may do everything, and gets its own kubeconfig. Repeatable.",
 )
 @log_options
 def main(

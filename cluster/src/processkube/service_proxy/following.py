@@ -1,4 +1,4 @@
-"""Follows Services and pods, and keeps sockets, hosts files and the status of load balancers up to date."""
+"""Follows Services and pods, and keeps listening sockets, hosts files and the status of load balancers up to date."""
 
 import asyncio
 import logging
@@ -17,13 +17,13 @@ log = logging.getLogger(__name__)
 MACHINE = "127.0.0.1"
 RELIST_SECONDS = 1.0
 REPEAT_SECONDS = 5.0
-"""Seconds until a refused socket or status is tried again."""
+"""Seconds after which a socket or a status that failed is tried again."""
 
 Document = dict[str, Any]
 
 
 class ServiceFollower:
-    """Serves the Services of one cluster at addresses of `network`, such as 127.100."""
+    """Serves the Services of one cluster at addresses in `network`, such as 127.100."""
 
     def __init__(self, client: KubernetesClient, network: str, state_dir: Path) -> None:
         self._client = client
@@ -36,7 +36,7 @@ class ServiceFollower:
         self._texts: dict[str, str] = {}
 
     async def follow(self, kind: str) -> None:
-        """Follow `services` or `pods`. Never returns."""
+        """List all objects of the kind `services` or `pods`, and then watch their changes. Never returns."""
         path, found = f"/api/v1/{kind}", self._found[kind]
         while True:
             try:
@@ -53,7 +53,7 @@ class ServiceFollower:
                         found[item["metadata"]["uid"]] = item
                     self._changed.set()
             except ClusterProblem as problem:
-                log.warning("cannot be followed", extra={"kind": kind, "error": str(problem)})
+                log.warning("objects of a kind cannot be followed", extra={"kind": kind, "error": str(problem)})
                 await asyncio.sleep(RELIST_SECONDS)
 
     async def serve(self) -> None:
@@ -70,7 +70,7 @@ class ServiceFollower:
                 pass
 
     async def _update(self) -> bool:
-        """Bring everything up to date; return whether all of it could be done."""
+        """Bring sockets, files and statuses up to date. Return False if something failed and must be tried again."""
         services, pods = list(self._found["services"].values()), list(self._found["pods"].values())
         wanted: list[Listener] = []
         for service in services:
@@ -86,8 +86,8 @@ class ServiceFollower:
         return all([await self._announce(service, refused) for service in services]) and not refused
 
     async def _announce(self, service: Document, refused: frozenset[tuple[str, int]]) -> bool:
-        """Write a load balancer's address into its status once the address is served; return False if the write must be
-        repeated.
+        """Write the address of a load balancer into the Service's status, once the address is served. Return False if
+        the write failed and must be tried again.
         """
         spec, status = service["spec"], service.get("status") or {}
         if spec.get("type") != "LoadBalancer" or any((MACHINE, port["port"]) in refused for port in spec["ports"]):
@@ -100,6 +100,6 @@ class ServiceFollower:
         try:
             await self._client.request("PATCH", path, {"status": wanted}, content_type=MERGE_PATCH)
         except ClusterProblem as problem:
-            log.warning("the status of a Service was not taken", extra={"service": metadata["name"], "error": str(problem)})
+            log.warning("a Service's status could not be written", extra={"service": metadata["name"], "error": str(problem)})
             return problem.status == 404
         return True

@@ -1,6 +1,6 @@
 """Runs the service proxy: `python -m processkube.service_proxy.main --kubeconfig F --state-dir D`.
 
-It prints `ready NETWORK` once it follows the cluster; D is the kubelet's.
+It prints `ready NETWORK` once it follows the cluster. D must be the state directory of the kubelet.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from processkube.service_proxy.following import ServiceFollower
 from processkube.starting import log_options, one_line_errors
 
 FIRST_NETWORK, LAST_NETWORK = 100, 139
-"""Range of N: Services have one of 127.N.0.0/16; pods have other networks."""
+"""Smallest and largest N of the networks 127.N.0.0/16 for Services. Pods have other networks."""
 
 
 async def serve(kubeconfig: Path, state_dir: Path) -> None:
-    """Run until SIGTERM or SIGINT. Raises ProcesskubeError when the proxy cannot begin."""
+    """Run until SIGTERM or SIGINT. Raises ProcesskubeError if the proxy cannot start."""
     number, claim = await claim_addresses(FIRST_NETWORK, FIRST_NETWORK, LAST_NETWORK)
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -38,8 +38,8 @@ async def serve(kubeconfig: Path, state_dir: Path) -> None:
 
 
 @click.command()
-@click.option("--kubeconfig", type=click.Path(path_type=Path), required=True, help="The cluster, and who the proxy is in it.")
-@click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Where the kubelet keeps its files.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), required=True, help="Kubeconfig with the cluster and the proxy's account.")
+@click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="The kubelet's state directory.")
 @log_options
 def main(kubeconfig: Path, state_dir: Path, log_level: str, log_format: str) -> None:
     """Let the pods of this machine reach the cluster's Services."""

@@ -1,4 +1,6 @@
-"""The content of /etc/hosts for a namespace's pods: the names that a cluster's DNS gives Services and pods. Pure."""
+"""The content of /etc/hosts for the pods of a namespace, with the names that a cluster's DNS gives Services and pods.
+This module is pure.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +12,9 @@ Document = Mapping[str, Any]
 
 
 def hosts_text(namespace: str, services: Iterable[Document], pods: Iterable[Document], network: str) -> str:
-    """Return the file for the pods of a namespace; it has Services of the same namespace under their bare names too."""
+    """Return the text of /etc/hosts for the pods of a namespace. Services of the same namespace also have their bare
+    names.
+    """
     lines, pods = [BEGINNING], list(pods)
     for service in sorted(services, key=lambda one: (one["metadata"]["namespace"], one["metadata"]["name"])):
         name, home = service["metadata"]["name"], service["metadata"]["namespace"]

@@ -1,4 +1,4 @@
-"""Passes TCP connections on to the pods of Services, in turn."""
+"""Passes TCP connections on to the pods of Services, to one pod after the other."""
 
 import asyncio
 import logging
@@ -15,7 +15,9 @@ Place = tuple[str, int]
 
 
 class _Door:
-    """One listening socket. Its targets change while it listens; open connections keep their target."""
+    """One listening socket. Its targets may change while it listens; open connections keep the target that they
+    have.
+    """
 
     def __init__(self, targets: tuple[Place, ...]) -> None:
         self.targets = targets
@@ -23,7 +25,7 @@ class _Door:
         self._turn = 0
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one client."""
+        """Connect one client to the next target, and pass data on until both directions have ended."""
         try:
             self._turn += 1
             host, port = self.targets[self._turn % len(self.targets)]
@@ -31,7 +33,7 @@ class _Door:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     inner_reader, inner_writer = await asyncio.open_connection(host, port)
             except (OSError, TimeoutError) as problem:
-                log.info("a pod takes no connection", extra={"target": f"{host}:{port}", "error": str(problem)})
+                log.info("a pod accepts no connection", extra={"target": f"{host}:{port}", "error": str(problem)})
                 return
             try:
                 await asyncio.gather(_copy(reader, inner_writer), _copy(inner_reader, writer))
@@ -44,15 +46,16 @@ class _Door:
 
 
 class Proxy:
-    """All listening sockets of the Services."""
+    """The listening sockets of all Services."""
 
     def __init__(self) -> None:
         self._doors: dict[Place, _Door] = {}
 
     async def serve(self, wanted: Collection[Listener]) -> frozenset[Place]:
-        """Listen at the `wanted` places and at no others. Returns the places at which listening failed.
+        """Listen at the addresses and ports of `wanted`, and nowhere else. Return the addresses and ports at which
+        listening failed.
 
-        Nothing listens for a Service without pods, so that clients are refused as in a cluster.
+        A Service without pods gets no socket, so that its clients are refused as in a cluster.
         """
         refused = set()
         targets = {(one.address, one.port): one.targets for one in wanted if one.targets}
@@ -76,7 +79,7 @@ class Proxy:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass all data on, and then the end of the stream; the other direction may still be open."""
+    """Pass on all data, and then the end of the stream. The other direction may stay open."""
     while piece := await reader.read(PIECE_BYTES):
         writer.write(piece)
         await writer.drain()

@@ -15,7 +15,7 @@ from processkube.testing.waiting import PATIENCE_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class KubernetesClient:
-    """A client that sends plain HTTP to a Kubernetes API, with a kubeconfig file that has a token or client
+    """A client of a Kubernetes API for plain HTTP requests. It reads a kubeconfig file with a token or a client
     certificate.
     """
 
@@ -37,14 +37,16 @@ class KubernetesClient:
         return KubernetesClient(server=cluster["server"], session=session)
 
     def call(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> dict[str, Any]:
-        """Send one request; raise AssertionError with the server's message when it is refused."""
+        """Send one request, and return the response. Raises AssertionError with the server's message if the request is
+        refused.
+        """
         response = self.session.request(method, self.server + path, json=body, headers={"Content-Type": content}, timeout=PATIENCE_SECONDS)
         assert response.ok, f"{method} {path}: {response.status_code} {response.text[:500]}"
         answer: dict[str, Any] = orjson.loads(response.content)
         return answer
 
     def merge(self, path: str, body: Any) -> dict[str, Any]:
-        """Apply a JSON merge patch."""
+        """Send a JSON merge patch, and return the changed object."""
         return self.call("PATCH", path, body, content="application/merge-patch+json")
 
 

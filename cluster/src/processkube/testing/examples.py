@@ -1,14 +1,14 @@
-"""The number of examples that property tests run: 25 where a person waits for the result, all of them in the nightly
-lane.
+"""The number of examples that property tests run: at most 25 where a person waits for the result, and all of them in
+the nightly lane.
 
-A test says with `@examples(200)` how many examples it wants in all, and its profile decides how many it gets. No test
+A test says with `@examples(200)` how many examples it wants. A Hypothesis profile decides how many it gets. No test
 uses Hypothesis' own `settings` for a number, because that would ignore the profile. `pytest --hypothesis-profile`
-chooses one:
+selects the profile:
 
-- `few`, the default: at most `FEW` examples, and as many steps of a state machine. The same ones in each run, so that a
-  red build is always about the change.
-- `all`: what each test asks for, the same ones in each run.
-- `here`: as many, but new ones in each run, to look for what nobody has found yet.
+- `few`, the default: at most `FEW` examples, and at most as many steps of a state machine. Each run has the same
+  examples, so that a failing build is always caused by the change.
+- `all`: as many examples as each test wants, the same ones in each run.
+- `here`: as many examples as each test wants, but different ones in each run, to find new failures.
 
 In none of them does an example fail because the machine was slow.
 """
@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, Phase, settings
 
 FEW = 25
 STEPS = 50
-"""Number of steps of a state machine unless its test asks for another number."""
+"""Number of steps of a state machine, unless its test wants another number."""
 
 
 def register_profiles() -> None:
-    """Register the profiles. A conftest.py must call this before any test module is imported: their decorators read the
-    profile.
+    """Register the profiles. A conftest.py must call this before any test module is imported, because the decorators in
+    test modules read the profile.
     """
     plain = settings.get_profile("default")
     settings.register_profile("here", plain, deadline=None, suppress_health_check=[HealthCheck.too_slow], stateful_step_count=STEPS)
@@ -36,9 +36,10 @@ def register_profiles() -> None:
 def examples(
     number: int, *, steps: int = STEPS, phases: Collection[Phase] = tuple(Phase), suppress: Collection[HealthCheck] = ()
 ) -> settings:
-    """Return the settings for a test or a state machine that wants `number` examples of `steps` each in all.
+    """Return the settings for a test that wants `number` examples; each example of a state machine has `steps` steps.
 
-    `suppress` names the health checks that do not apply to the test, besides the one for slow examples.
+    `suppress` names health checks that do not apply to the test. The health check for slow examples is always
+    suppressed.
     """
     few = settings.get_current_profile_name().startswith("few")  # a verbosity that was asked for is appended to the name
     return settings(
@@ -50,7 +51,7 @@ def examples(
 
 
 def search(limit: int) -> settings:
-    """Return the settings for `hypothesis.find`, which stops at its first hit, or after `limit` examples in any
-    profile.
+    """Return the settings for `hypothesis.find`. In any profile, it stops at its first hit or after `limit`
+    examples.
     """
     return settings(max_examples=limit, phases=[Phase.generate], suppress_health_check=list(HealthCheck))

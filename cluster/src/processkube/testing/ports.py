@@ -6,10 +6,10 @@ from contextlib import suppress
 
 
 def free_port() -> int:
-    """Return a free loopback port, for a process that binds it later.
+    """Return a free port of the loopback interface, for a process that will bind it later.
 
-    It lies below the ports that Linux gives to outgoing connections, which tests running at the same time use in
-    numbers.
+    The port is below the ports that Linux gives to outgoing connections. Other tests that run at the same time use many
+    of those ports.
     """
     while True:
         port = 12_000 + secrets.randbelow(20_000)

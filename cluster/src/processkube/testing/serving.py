@@ -1,4 +1,4 @@
-"""The Kubernetes API in this process."""
+"""A Kubernetes API server in the process of the tests."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from processkube.testing.waiting import PATIENCE_SECONDS
 
 @contextmanager
 def serving(state: Path, *, node_grace_seconds: float = 10.0, service_accounts: Sequence[str] = ()) -> Iterator[RunningServer]:
-    """Run a server on a thread of its own."""
+    """Run a server on a separate thread until the block ends."""
     ready = threading.Event()
     found: list[RunningServer] = []
     stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []

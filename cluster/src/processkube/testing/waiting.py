@@ -1,6 +1,6 @@
-"""Timeouts of tests that wait for other tasks and processes."""
+"""Timeouts for tests that wait for other tasks and processes."""
 
 PATIENCE_SECONDS = 240.0
-"""Longest wait in seconds where the test does not assert how soon something happens: a busy machine may be tens of
-times slower than a quiet one.
+"""Maximum seconds to wait in a test that does not check how soon something happens. It is long, because a busy machine
+may be tens of times slower than a quiet one.
 """

@@ -1,4 +1,6 @@
-"""A namespace of a Kubernetes API in which controllers of workloads act, and a kubelet that a test moves by hand."""
+"""A namespace of a Kubernetes API in which controllers of workloads act. The test plays the kubelet: it sets the status
+of pods.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ LABELS = {"app": "web"}
 
 
 def pod_template(image: str = "web:1", **spec: Any) -> Document:
-    """Return a template of pods with the label `app: web`."""
+    """Return a pod template with the label `app: web`."""
     return {"metadata": {"labels": dict(LABELS)}, "spec": {"containers": [{"name": "web", "image": image}], **spec}}
 
 
@@ -56,12 +58,12 @@ def is_ready(pod: Document) -> bool:
 
 @dataclass(slots=True)
 class WorkloadNamespace:
-    """One namespace. Pods stay pending until the test moves them."""
+    """One namespace. Its pods stay pending until the test changes their status."""
 
     client: KubernetesClient
     name: str
     frozen: set[str] = field(default_factory=set)
-    """Names of pods that `start_pods` leaves as they are."""
+    """Names of pods that `start_pods` does not change."""
 
     def path(self, plural: str, name: str = "", subresource: str = "") -> str:
         parts = [_GROUPS.get(plural, "api/v1"), "namespaces", self.name, plural, name, subresource]
@@ -71,7 +73,7 @@ class WorkloadNamespace:
         return self.client.call("POST", self.path(plural), body)
 
     def refusal(self, plural: str, body: Document) -> str:
-        """Return the server's message for an object that it must refuse."""
+        """Try to create an object that the server must refuse (422), and return the server's message."""
         response = self.client.session.post(self.client.server + self.path(plural), json=body, timeout=PATIENCE_SECONDS)
         assert response.status_code == 422, response.text
         message: str = response.json()["message"]
@@ -98,7 +100,7 @@ class WorkloadNamespace:
         self.patch(plural, name, {"spec": {"template": {"spec": {"containers": [{"name": "web", "image": image}]}}}})
 
     def scale(self, plural: str, name: str, replicas: int) -> None:
-        """Change the size by the scale subresource, as autoscalers do."""
+        """Change the number of replicas through the scale subresource, as autoscalers do."""
         self.patch(plural, name, {"spec": {"replicas": replicas}}, "scale")
 
     def pods(self) -> list[Document]:
@@ -106,21 +108,21 @@ class WorkloadNamespace:
         return [pod for pod in self.every("pods") if not pod["metadata"].get("deletionTimestamp")]
 
     def images(self) -> list[str]:
-        """Return the images of these pods, sorted."""
+        """Return the images of the pods that are not being deleted, sorted."""
         return sorted(pod["spec"]["containers"][0]["image"] for pod in self.pods())
 
     def start(self, pod: str, *, ready: bool = True, since: str = "", **status: Any) -> None:
-        """Let a pod run; `since` is when it became ready, now by default."""
+        """Report a pod as running and ready. `since` is the time at which it became ready; None = now."""
         said = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": since or now()}
         self.patch("pods", pod, {"status": {"phase": "Running", "conditions": [said], **status}}, "status")
 
     def end(self, pod: str, phase: str) -> None:
-        """Let a pod finish: `Succeeded` or `Failed`."""
+        """Report a pod as finished with the phase `Succeeded` or `Failed`."""
         said = {"type": "Ready", "status": "False", "lastTransitionTime": now(), "reason": f"Pod{phase}"}
         self.patch("pods", pod, {"status": {"phase": phase, "conditions": [said]}}, "status")
 
     def start_pods(self) -> None:
-        """Let every pod run that is not frozen."""
+        """Report all pods that are not in `frozen` as running and ready."""
         for pod in self.pods():
             if not is_ready(pod) and pod["metadata"]["name"] not in self.frozen and "phase" in pod["status"]:
                 path = self.client.server + self.path("pods", pod["metadata"]["name"], "status")
@@ -133,7 +135,7 @@ class WorkloadNamespace:
                 )
 
     def until(self, look: Callable[[], Value | None], wish: str, *, running: bool = False) -> Value:
-        """Return the first truthy value of `look`. With `running`, the pods start meanwhile."""
+        """Call `look` until its result is truthy, and return this result. If `running`, pods are started in between."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             if running:
@@ -144,12 +146,14 @@ class WorkloadNamespace:
             time.sleep(0.03)
 
     def shown(self) -> list[tuple[str, Document]]:
-        """Return names and statuses, for messages."""
+        """Return the names and statuses of objects as a text for messages."""
         kinds = ("deployments", "replicasets", "statefulsets", "jobs", "pods")
         return [(f"{kind}/{one['metadata']['name']}", one.get("status", {})) for kind in kinds for one in self.every(kind)]
 
     def rolled_out(self, name: str) -> Document:
-        """Return the Deployment once all its pods have its template and are available; pods start meanwhile."""
+        """Wait until all pods of a Deployment have its template and are available, and return the Deployment. Pods are
+        started in between.
+        """
 
         def look() -> Document | None:
             item = self.get("deployments", name)
@@ -162,6 +166,6 @@ class WorkloadNamespace:
         return self.until(look, f"the Deployment {name} is rolled out", running=True)
 
     def events(self, about: str) -> list[str]:
-        """Return reason and message of every event about an object, oldest first."""
+        """Return (reason, message) of every event about an object, oldest first."""
         items = [one for one in self.every("events") if one["involvedObject"]["name"] == about]
         return [f"{one['reason']}: {one['message']}" for one in items]

@@ -1,5 +1,6 @@
-"""The protocols that the simulated engine implements, one module each: they read requests, and write responses and
-streams, in the formats observed in vLLM 0.32.
+"""The protocols of the simulated engine, one module each. A module reads requests and writes responses and streams, in
+the formats observed in vLLM 0.32.
 
-All pass their work to `fairlead_simulator.engine_server.generating`. `routes` is the only table of paths.
+All modules pass the work itself to `fairlead_simulator.engine_server.served_instance`. `routes` has the only table of
+paths.
 """

@@ -1,5 +1,5 @@
-"""Endpoints that need no computation: health, version, load, models, metrics, `/tokenize` and `/detokenize`; and
-`/sleep`, `/wake_up` and `/is_sleeping`, which vLLM serves with VLLM_SERVER_DEV_MODE=1.
+"""Endpoints that compute nothing: health, version, load, models, metrics, `/tokenize` and `/detokenize`. Also `/sleep`,
+`/wake_up` and `/is_sleeping`, which vLLM serves only with VLLM_SERVER_DEV_MODE=1.
 """
 
 from typing import cast
@@ -16,7 +16,7 @@ _LEVELS = {"0": 0, "1": 1, "2": 2}
 
 
 async def serve_health(instance: ServedInstance, exchange: Exchange) -> None:
-    """Respond with an empty 200, or with 503 while the engine starts; `/ping` does the same."""
+    """Respond with an empty 200, or with 503 while the engine starts. `/ping` uses this handler, too."""
     await exchange.answer(200 if instance.ready else 503, content_type=None)
 
 
@@ -25,12 +25,14 @@ async def serve_version(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_load(instance: ServedInstance, exchange: Exchange) -> None:
-    """Respond with the number of requests being computed, as a vLLM that tracks its load reports it."""
+    """Respond with the number of requests being served on paths that compute, in the form of a vLLM that tracks its
+    load.
+    """
     await exchange.answer_json({"server_load": instance.load})
 
 
 async def serve_kv_event_sources(instance: ServedInstance, exchange: Exchange) -> None:
-    """Respond with the addresses at which KV events are published, by rank; empty if none are published."""
+    """Respond with each rank's addresses of KV events; the response is empty if no KV events are published."""
     await exchange.answer_json(instance.kv_event_sources)
 
 
@@ -72,7 +74,7 @@ async def serve_metrics(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_tokenize(instance: ServedInstance, exchange: Exchange) -> None:
-    """Respond with the token ids of a prompt or of a conversation; `usage` would count the same number."""
+    """Respond with the token ids of a prompt or of a conversation. Their number equals the prompt tokens in `usage`."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     if document.get("messages") is not None:
@@ -110,7 +112,7 @@ async def serve_sleep(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_wake_up(instance: ServedInstance, exchange: Exchange) -> None:
-    """Wake the engine, or only the parts that the tags name, and respond once that is done."""
+    """Wake the engine, or only the parts that the query's `tags` name, and respond once these are awake."""
     tags = exchange.queries("tags") or None
     awake = await _sleep_of(instance).wake(tags)
     await exchange.answer_json({"status": "awake" if awake else "sleeping", "tags": tags})

@@ -1,5 +1,5 @@
-"""`/v1/audio/transcriptions` and `/v1/audio/translations`: an uploaded WAV file is computed as audio tokens, and the
-response is made of words.
+"""`/v1/audio/transcriptions` and `/v1/audio/translations`. An uploaded WAV file is computed as a prompt of audio
+tokens; the response consists of words that do not depend on what is said.
 """
 
 import io
@@ -19,7 +19,7 @@ from fairlead_simulator.engine_server.served_instance import ServedInstance
 from fairlead_simulator.engine_server.work import Run, Work
 
 TOKENS_PER_SECOND = 50
-"""Audio tokens per second of sound: 1,500 for Whisper's window of 30 s."""
+"""Audio tokens per second of sound, as in Whisper, which has 1,500 for its window of 30 s."""
 
 _WORDS_PER_SECOND = 3
 _LONGEST_SECONDS = 3600
@@ -35,7 +35,7 @@ class _Upload:
 
 
 class Audio:
-    """The handler of one of the two audio paths. Responses to translations have no usage, as in vLLM."""
+    """The handler of transcriptions or of translations. As in vLLM, responses to translations have no usage."""
 
     def __init__(self, task: str, chunk_id: str, *, tells_usage: bool) -> None:
         self._task = task
@@ -62,7 +62,7 @@ class Audio:
 
 
 class _SoundForm:
-    """The format of a streamed audio response. Its chunks are like the chunks of a chat, with other names."""
+    """The format of a streamed audio response. It has the chunks of a streamed chat, with other values in `object`."""
 
     __slots__ = ("_head", "_tells_usage")
 

@@ -28,12 +28,12 @@ _SHAPE = ChunkShape(
 
 
 async def serve_chat(instance: ServedInstance, exchange: Exchange) -> None:
-    """Respond to one conversation with one choice, or with `n` choices if the response is not streamed."""
+    """Respond to one conversation with `n` choices; a streamed response has only one choice."""
     await answer_chat(instance, exchange, await exchange.document())
 
 
 async def answer_chat(instance: ServedInstance, exchange: Exchange, document: Document) -> None:
-    """Respond as `serve_chat` does, for a body that was already read."""
+    """Respond like `serve_chat` to a request whose body was already read."""
     options = StreamOptions(document)
     work = read_chat(instance, document, document.get("messages"), "messages")
     copies = fields.count(document, "n") or 1
@@ -49,7 +49,7 @@ async def answer_chat(instance: ServedInstance, exchange: Exchange, document: Do
 
 
 async def serve_chat_batch(instance: ServedInstance, exchange: Exchange) -> None:
-    """Respond to several conversations in one response, with one choice for each."""
+    """Respond to several conversations in one response, with one choice for each conversation."""
     document = await exchange.document()
     conversations = document.get("messages")
     if not isinstance(conversations, list) or not conversations:
@@ -64,8 +64,8 @@ async def serve_chat_batch(instance: ServedInstance, exchange: Exchange) -> None
 
 
 def read_chat(instance: ServedInstance, document: Document, messages: object, field: str) -> Work:
-    """Return the work for one conversation; the answer's length and possible refusals depend on the other fields of the
-    document.
+    """Return the work for one conversation, `messages`. Other fields of `document` set the answer's length. Raises
+    RequestInvalid, naming the messages `field`.
     """
     settings = instance.settings
     fields.check_model(document, settings.model)
@@ -81,8 +81,8 @@ def read_chat(instance: ServedInstance, document: Document, messages: object, fi
 
 
 def _given_tokens(instance: ServedInstance, document: Document, messages: object, prompt: bytes) -> int | None:
-    """Return the number of tokens in a final message that the answer must continue; None if the answer is a separate
-    message.
+    """Return the number of tokens in the final message if the answer must continue this message; None if the answer is
+    a new message.
     """
     if not fields.flag(document, "continue_final_message"):
         return None

@@ -1,4 +1,4 @@
-"""The common parts of chat and text completions: usage documents, and streams of chunks that end with `data:
+"""The common parts of chats and text completions: usage documents, and streams of chunks that end with `data:
 [DONE]`.
 """
 
@@ -17,8 +17,8 @@ DONE = b"data: [DONE]\n\n"
 
 
 def usage_document(usage: Usage, created_tokens: int | None) -> dict[str, Any]:
-    """Return usage in the form of completions. Chats also report how many prompt tokens filled new cache blocks
-    (`created_tokens`); for text completions it is None.
+    """Return the usage in the format of chats and text completions. `created_tokens` is the number of prompt tokens
+    that filled new cache blocks; only chats report it, so it is None for text completions.
     """
     return {
         "prompt_tokens": usage.prompt_tokens,
@@ -30,8 +30,8 @@ def usage_document(usage: Usage, created_tokens: int | None) -> dict[str, Any]:
 
 
 def sum_of(usages: list[Usage], copies: int = 1) -> Usage:
-    """Return the summed usage of several answers. `usages` has `copies` answers for each prompt in turn; a prompt with
-    several answers is counted once.
+    """Return the total usage of several answers. `usages` lists `copies` answers for the first prompt, then for the
+    second, and so on. The tokens of each prompt are counted only once.
     """
     prompts = usages[::copies]
     return Usage(
@@ -43,7 +43,9 @@ def sum_of(usages: list[Usage], copies: int = 1) -> Usage:
 
 
 class StreamOptions:
-    """Whether a client wants a stream, and what the chunks of the stream should include."""
+    """The options of a request that concern streaming: whether the client wants a stream, and what its chunks
+    contain.
+    """
 
     __slots__ = ("continuous_usage", "include_usage", "stream", "token_ids")
 
@@ -61,8 +63,8 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkShape:
-    """The differences between the chunks of chats and of text completions: the choice that opens a stream, and the
-    fields around the words in later choices.
+    """The parts of a chunk that differ between chats and text completions: the choice that opens a stream, and the
+    fields before and after the words of every later choice.
     """
 
     kind: str
@@ -70,19 +72,19 @@ class ChunkShape:
     before: bytes
     after: bytes
     unfinished: bytes
-    """The fields between the words and `ids` in a choice that is not the last; the last choice has a finish reason
+    """The fields between the words and `ids`, in every choice but the last. The last choice has a finish reason
     instead.
     """
     ids: bytes
-    """The fields before the ids of the words; text completions also have a field for the prompt's ids."""
+    """The field names before the ids of the words. For text completions, they include a field with the prompt's ids."""
     counts: dict[str, Any]
-    """The empty fields that accompany the usage counts in every chunk."""
+    """Empty fields that accompany the token counts in usage documents of the stream."""
     tells_created_tokens: bool
 
 
 class ChunkForm:
-    """The format of a streamed chat or text completion. With `return_token_ids` the first chunk has the prompt's ids,
-    and each chunk has the ids of its words.
+    """The format of a streamed chat or text completion. If the request has `return_token_ids`, the first chunk has the
+    prompt's ids, and each chunk has the ids of its words.
     """
 
     __slots__ = ("_before", "_fingerprint", "_head", "_options", "_prompt_ids", "_prompt_tokens", "_shape", "_tokenizer")
@@ -99,8 +101,8 @@ class ChunkForm:
         self._prompt_ids = b"null" if self._tokenizer is None else orjson.dumps(self._tokenizer.ids(prompt))
 
     def _ids(self, words: bytes) -> bytes:
-        """Return the field with the ids of these words and, in the first chunk of a text completion, also the prompt's
-        ids.
+        """Return the fields with the token ids of `words`. In a text completion they include the prompt's ids, which
+        only the first call returns.
         """
         ids = b"null" if self._tokenizer is None else orjson.dumps(self._tokenizer.ids(words))
         if b"%b" not in self._shape.ids:

@@ -1,4 +1,4 @@
-"""The handlers of `/v1/completions`, and of `/invocations`, SageMaker's single path for all generation."""
+"""The handlers of `/v1/completions` and of `/invocations`, SageMaker's path for chats and text completions."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from fairlead_simulator.engine_server.tokens import ByteTokenizer
 from fairlead_simulator.engine_server.work import Run
 
 DEFAULT_MAX_TOKENS = 16
-"""The protocol's default if a client sets no maximum."""
+"""The maximum number of answer tokens that the protocol sets if the client sets no maximum."""
 
 _SHAPE = ChunkShape(
     kind="text_completion",
@@ -29,7 +29,9 @@ _SHAPE = ChunkShape(
 
 
 async def serve_completion(instance: ServedInstance, exchange: Exchange) -> None:
-    """Respond to one or several prompts of text or token ids; a stream has only one prompt."""
+    """Respond to one or several prompts, given as text or token ids, with `n` choices for each prompt. A streamed
+    response has only one prompt and one choice.
+    """
     await answer_completion(instance, exchange, await exchange.document())
 
 
@@ -40,7 +42,7 @@ async def serve_invocation(instance: ServedInstance, exchange: Exchange) -> None
 
 
 async def answer_completion(instance: ServedInstance, exchange: Exchange, document: Document) -> None:
-    """Respond as `serve_completion` does, for a body that was already read."""
+    """Respond like `serve_completion` to a request whose body was already read."""
     settings = instance.settings
     options = StreamOptions(document)
     fields.check_model(document, settings.model)
@@ -61,8 +63,8 @@ async def answer_completion(instance: ServedInstance, exchange: Exchange, docume
 
 
 def prompts_of(value: object, field: str, tokenizer: ByteTokenizer) -> list[bytes]:
-    """Return the prompts in `value`: a text, a list of texts, token ids or lists of token ids. Raises
-    RequestInvalid.
+    """Return the prompts in `value`, which is a text, a list of texts, a list of token ids, or a list of lists of token
+    ids. Raises RequestInvalid.
     """
     if value in (None, "", []):
         raise RequestInvalid(f"Either {field} or {field}_embeds must be provided and non-empty. (parameter={field})", field)

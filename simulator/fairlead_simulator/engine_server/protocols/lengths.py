@@ -9,7 +9,7 @@ from fairlead_simulator.engine_server.request_errors import RequestInvalid
 from fairlead_simulator.engine_server.work import Work
 
 OWN_LENGTH_TOKENS = 128
-"""Number of tokens after which the simulated model ends an answer if no other length was requested."""
+"""Number of tokens after which the simulated model ends an answer if the request sets no limit."""
 
 
 def work_of(
@@ -21,11 +21,11 @@ def work_of(
     *,
     given_tokens: int | None = None,
 ) -> Work:
-    """Return the work for one prompt, with the length of its answer and what to do with its KV blocks.
+    """Return the work for one prompt, with the length of its answer and the instruction about its KV blocks.
 
-    The length is the value of the first present field of `limits`; without such a field `default`; without `default`
-    the model's own length. `given_tokens` is the number of tokens that a continued answer already has; None: the answer
-    begins with this request.
+    The length is the value of the first field in `limits` that the request has. If it has none of them, the length is
+    `default` or, if that is None, OWN_LENGTH_TOKENS. `given_tokens` is the number of tokens that a continued answer
+    already has; None: the answer is a new one.
     """
     continues = given_tokens is not None
     handover = read_handover(document)

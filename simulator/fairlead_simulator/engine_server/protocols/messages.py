@@ -66,8 +66,8 @@ def _prompt(instance: ServedInstance, document: Document) -> bytes:
 
 
 def _usage_document(usage: Usage) -> dict[str, int]:
-    """Return the usage in Anthropic's format. Its `input_tokens` are the tokens that were neither in the cache nor
-    added to the cache.
+    """Return the usage in Anthropic's format. Its `input_tokens` counts only the prompt tokens that were neither in the
+    cache nor added to the cache.
     """
     return {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens - usage.created_tokens,
@@ -78,8 +78,8 @@ def _usage_document(usage: Usage) -> dict[str, int]:
 
 
 class MessageForm:
-    """The format of a streamed message: `message_start`, one block of text, `message_delta` with the usage,
-    `message_stop`.
+    """The format of a streamed message: the event `message_start`, the events of one text block, `message_delta` with
+    the usage, and `message_stop`.
     """
 
     __slots__ = ("_id", "_model")

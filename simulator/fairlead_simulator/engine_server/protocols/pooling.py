@@ -1,8 +1,8 @@
-"""The handlers of `/v1/embeddings`, `/pooling` and `/classify`: prompts are computed like any other, and nothing is
-generated.
+"""The handlers of `/v1/embeddings`, `/pooling` and `/classify`. Prompts are computed like any other prompts, but no
+answer is generated.
 
-Embeddings are hashed bags of words, so that texts with words in common lie near each other and equal texts have equal
-embeddings.
+Embeddings are hashed bags of words. Therefore equal texts have equal embeddings, and texts with words in common have
+similar embeddings.
 """
 
 import base64
@@ -26,8 +26,8 @@ DIMENSIONS = 256
 
 
 def embedding(prompt: bytes) -> list[float]:
-    """Return a unit vector: each word adds or subtracts one in the dimension that is selected by its hash (feature
-    hashing, Weinberger et al. 2009).
+    """Return the embedding of a prompt as a unit vector. Each word adds or subtracts 1 in the dimension that the word's
+    hash selects (feature hashing, Weinberger et al. 2009).
     """
     vector = [0.0] * DIMENSIONS
     for word in prompt.lower().split() or (prompt,):
@@ -59,7 +59,9 @@ async def serve_pooling(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_classification(instance: ServedInstance, exchange: Exchange) -> None:
-    """Respond with two classes; the probability of the second depends on the first value of the text's embedding."""
+    """Respond with the probabilities of two classes for each text. The probability of the second class grows with the
+    first value of the text's embedding.
+    """
     document = await exchange.document()
 
     def classified(index: int, prompt: bytes) -> dict[str, Any]:
@@ -70,14 +72,14 @@ async def serve_classification(instance: ServedInstance, exchange: Exchange) -> 
 
 
 async def pool(instance: ServedInstance, exchange: Exchange, prompts: Sequence[bytes]) -> list[Run] | None:
-    """Compute prompts without generating; None if the client has disconnected."""
+    """Compute prompts without generating answers. Return a run for each prompt; None if the client has disconnected."""
     if not all(prompts):
         raise RequestInvalid("The decoder prompt cannot be empty")
     return await instance.compute(exchange, [Work(prompt=prompt, max_tokens=1, finish_reason="stop", pooled=True) for prompt in prompts])
 
 
 def pooled_usage(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the usage document of prompts that were only computed."""
+    """Return the usage document for prompts that were computed without generating answers."""
     tokens = sum(run.prompt_tokens for run in runs)
     return {
         "prompt_tokens": tokens,
@@ -108,7 +110,9 @@ async def _serve_vectors(instance: ServedInstance, exchange: Exchange, document:
 async def _serve_each(
     instance: ServedInstance, exchange: Exchange, document: Document, kind: str, told: Callable[[int, bytes], dict[str, Any]]
 ) -> None:
-    """Respond with a list that has the result of `told` for each prompt of the request."""
+    """Respond with a list that has one entry for each prompt of the request; `told(index, prompt)` returns the
+    entry.
+    """
     fields.check_model(document, instance.settings.model)
     if document.get("input") == []:
         raise RequestInvalid("You must pass at least one prompt")

@@ -1,9 +1,9 @@
 """The text that an engine computes for a conversation, in any protocol: all texts of the conversation in order, without
 separators.
 
-A real engine's chat template puts role markers between the texts. Here there are no markers, so that the next turn of a
-conversation begins with all bytes of the previous turn, its answer included, and finds them in the prefix cache. The
-definitions of tools are not part of the text.
+A real engine's chat template puts role markers between the texts. The simulated engine leaves them out. Therefore the
+prompt of a conversation's next turn begins with the whole previous prompt and answer, and finds them in the prefix
+cache. Definitions of tools are not part of the text.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ _TEXT_FIELDS = ("text", "content", "thinking", "arguments", "output")
 """Fields of a message part that hold text, in the order in which a chat template writes them."""
 
 _PARTS = frozenset({"text", "refusal", "thinking", "redacted_thinking", "tool_use", "tool_result", "tool_reference"})
-"""Types of the parts in a chat's message, and of the blocks in Anthropic's messages, that are accepted."""
+"""Accepted types of the parts of a chat message and of the blocks of an Anthropic message."""
 
 _DEEPEST = 8
 _PARTS_WITHOUT_TEXT = frozenset(
@@ -42,7 +42,9 @@ def chat_prompt(messages: object, model: str, field: str = "messages") -> bytes:
 
 
 def anthropic_prompt(system: object, messages: object, model: str) -> bytes:
-    """Return the prompt text of `system`, followed by `messages`. Raises RequestInvalid."""
+    """Return the prompt text of an Anthropic request: the text of `system` followed by the texts of `messages`. Raises
+    RequestInvalid.
+    """
     texts: list[str] = []
     if system is not None and not isinstance(system, str | list):
         raise unsuitable("system", system, "a valid string or a list of blocks")
@@ -51,7 +53,9 @@ def anthropic_prompt(system: object, messages: object, model: str) -> bytes:
 
 
 def responses_prompt(given: object, model: str) -> bytes:
-    """Return the prompt text of the `input` of a response: a text or a list of items. Raises RequestInvalid."""
+    """Return the prompt text of the field `input` of a request to the responses API, which is a text or a list of
+    items. Raises RequestInvalid.
+    """
     if given is None:
         raise missing("input")
     if not isinstance(given, str | list):

@@ -1,5 +1,5 @@
-"""The handlers of `/v1/responses`: a response is created whole, as a stream or in the background. While the instance
-stores it, it can be retrieved, continued and cancelled.
+"""The handlers of `/v1/responses`. A response is created as a whole, as a stream or in the background. While the
+instance stores a response, clients can retrieve, continue and cancel it.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from fairlead_simulator.engine_server.work import Run, Usage, Work
 class ResponseForm:
     """The format of a streamed response of the responses API: one message with one text part.
 
-    `finish` returns the response at the end. The first two events are sent before the engine has made a token: they
-    only say that the request was accepted.
+    `finish` returns the response document at the end. The first two events say only that the request was accepted, so
+    they are sent before the engine has produced a token.
     """
 
     def __init__(self, document: dict[str, Any], message_id: str, finish: Callable[[Run], dict[str, Any]]) -> None:
@@ -70,8 +70,8 @@ class ResponseForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A request to the responses API. `conversation` is its text without the instructions, which apply to one turn
-    only.
+    """A request to the responses API. `conversation` is the text of the conversation so far without the `instructions`,
+    because these apply to one turn only.
     """
 
     document: dict[str, Any]
@@ -85,7 +85,7 @@ class _Asked:
 class Responses:
     """The handlers of the responses API, and the store of its responses.
 
-    `store` None: nothing is stored, as in a vLLM started without its store.
+    If `store` is None, nothing is stored, as in a vLLM that was started without a response store.
     """
 
     def __init__(self, store: ResponseStore | None) -> None:
@@ -166,8 +166,8 @@ class Responses:
         return document
 
     def _finish(self, asked: _Asked, message_id: str, run: Run) -> dict[str, Any]:
-        """Return the finished response. It is stored before the client receives it, so that the client can retrieve it
-        at once.
+        """Return the document of a finished response. If the response is to be stored, it is stored first, so that the
+        client can retrieve it as soon as it has received it.
         """
         document = _completed(asked.document, message_id, run)
         if asked.store:
@@ -176,8 +176,8 @@ class Responses:
 
 
 def _given_tokens(instance: ServedInstance, given: object) -> int | None:
-    """Return the number of tokens in a last message that is in progress and that the answer continues; None if there is
-    no such message.
+    """Return the number of tokens in the last item of the input if it is an unfinished message, which the answer
+    continues; None otherwise.
     """
     last = given[-1] if isinstance(given, list) and given else None
     if not isinstance(last, dict) or last.get("type", "message") != "message" or last.get("status") not in ("in_progress", "incomplete"):
@@ -203,7 +203,7 @@ def _completed(document: dict[str, Any], message_id: str, run: Run) -> dict[str,
 
 
 def _response_document(instance: ServedInstance, asked: Document, work: Work, background: bool) -> dict[str, Any]:
-    """Return the document of a response that has not begun. It repeats the request's fields, as in vLLM."""
+    """Return the document of a response that has not begun. As in vLLM, it repeats the request's fields."""
     return {
         "id": instance.new_id("resp_"),
         "created_at": instance.now(),

@@ -19,9 +19,9 @@ Serve = Callable[[ServedInstance, Exchange], Awaitable[None]]
 class Route:
     """The handler of a path, and the treatment of requests to the path.
 
-    Paths that compute need a ready engine, count as load, and allow injected failures; `anthropic` selects Anthropic's
-    error format. Responses on paths about the engine itself are not counted in its metrics, because vLLM leaves out
-    health, load, metrics, ping and version.
+    If `computes`, requests need a ready engine, count as load, and may ask for an injected failure. If `tells_itself`,
+    responses are not counted in the engine's metrics; vLLM, too, does not count health, load, metrics, ping and
+    version. `anthropic` selects Anthropic's error format.
     """
 
     path: str
@@ -43,8 +43,8 @@ _SLEEPING = (
 
 
 class RouteTable:
-    """All paths of the engine; those for sleeping only if the engine `sleeps`. A path may contain `{name}`: a variable
-    part without slashes.
+    """All paths of the engine. The paths for sleeping are included only if `sleeps` is set. A path may contain
+    `{name}`, which stands for a variable part without slashes.
     """
 
     def __init__(self, store: ResponseStore | None, *, sleeps: bool = False) -> None:
@@ -86,14 +86,14 @@ class RouteTable:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Return all paths, with `{name}` for the variable part."""
+        """All paths of the engine, with `{name}` for a variable part."""
         return tuple(
             route.path for by_method in (*self._exact.values(), *(found for _, _, found in self._open)) for route in set(by_method.values())
         )
 
     def find(self, path: str) -> tuple[dict[str, Route], str]:
-        """Return the handlers of this path by method (empty if the path is unknown), and the value of the variable part
-        `{name}`.
+        """Return the path's handlers by method, empty if the path is unknown, and the value of its variable part
+        `{name}`, "" if it has none.
         """
         by_method = self._exact.get(path)
         if by_method is not None:

@@ -1,8 +1,8 @@
-"""The handlers of `/score` and `/rerank` with their versioned paths: the similarity of texts, as the cosine of their
-embeddings. Each text is computed once.
+"""The handlers of `/score` and `/rerank`, with and without a version in the path. A score is the similarity of two
+texts: the cosine of their embeddings. Each text is computed once.
 
-`/generative_scoring` asks a generating model for the probability that its next token is one of several labels. In this
-simulation, the more similar item and query are, the more probable is the first label.
+`/generative_scoring` asks a generating model for the probability that its next token is the first of several labels. In
+this simulation, the probability grows with the similarity of item and query.
 """
 
 from typing import Any
@@ -17,11 +17,15 @@ from fairlead_simulator.engine_server.served_instance import ServedInstance
 from fairlead_simulator.engine_server.work import Work
 
 _PAIRS = (("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2"))
-"""The possible pairs of field names for the two lists of texts that are scored against each other."""
+"""Pairs of field names. A request has the two lists of texts that are scored against each other in the fields of one
+pair.
+"""
 
 
 async def serve_score(instance: ServedInstance, exchange: Exchange) -> None:
-    """Respond with scores of one text against one or many, or of several texts against the same number of texts."""
+    """Respond with scores. One text is scored against each of the other texts, or two equally long lists of texts are
+    scored pair by pair.
+    """
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     ones, others = _sides(document)
@@ -74,8 +78,8 @@ async def serve_rerank(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_generative_score(instance: ServedInstance, exchange: Exchange) -> None:
-    """Respond with the score of each item. For each, generate one token after the query followed by the item (or the
-    item followed by the query).
+    """Respond with the score of each item. For each item, one token is generated for the prompt of query and item; the
+    item comes first if the request has `item_first`.
     """
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)

@@ -1,5 +1,5 @@
-"""The responses that an instance stores, so that they can be retrieved, continued and cancelled. As in vLLM, they are
-only in the memory of the instance that made them.
+"""The responses that an instance stores so that clients can retrieve, continue and cancel them. As in vLLM, a response
+is only in the memory of the instance that generated it.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ _CANCELLABLE = ("queued", "in_progress")
 
 @dataclass(slots=True, kw_only=True)
 class StoredResponse:
-    """A stored response in its present state. `conversation` is the text with which a next turn begins; `ticket` and
-    `task` are set while the response is still generated in the background.
+    """A stored response in its present state. `conversation` is the text with which the next turn of the conversation
+    begins. `ticket` and `task` are set only for a response that was created in the background.
     """
 
     document: dict[str, Any]
@@ -27,7 +27,7 @@ class StoredResponse:
 
 
 class ResponseStore:
-    """A store of an instance's latest thousand responses."""
+    """A store of the latest thousand responses of an instance."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
@@ -45,8 +45,8 @@ class ResponseStore:
         return stored
 
     def cancel(self, response_id: str) -> StoredResponse:
-        """Cancel a response that is generated in the background, and return it. Raises RequestInvalid: 404 if it is
-        unknown, or 400 if there is nothing to cancel.
+        """Cancel a response that is being generated in the background, and return it. Raises RequestInvalid with status
+        404 if the response is unknown, or 400 if it cannot be cancelled.
         """
         stored = self.find(response_id)
         if stored.document["status"] not in _CANCELLABLE:

@@ -1,12 +1,13 @@
-"""Reads aiperf's files (https://github.com/ai-dynamo/aiperf): the traces that it replays, and its records of each
-request.
+"""Reads aiperf's files (https://github.com/ai-dynamo/aiperf): the traces that it replays, and its records of the
+requests that it sent.
 
-- Its `mooncake_trace` has prompts as numbers of tokens with or without ids, as texts, as messages or as payloads, and
-  times or pauses. A later row of a session without ids holds only the new text: aiperf sends it after all earlier text.
-- `profile_export.jsonl` has a line for each request that was sent, in the order in which they ended.
+- A `mooncake_trace` gives prompts as numbers of tokens (with or without ids), texts, messages or payloads. It gives
+  times, or pauses after the previous answer. If rows have no ids, a later row of a session holds only the new text,
+  which aiperf sends after all earlier text.
+- `profile_export.jsonl` has a line for each request that was sent, in the order in which the requests ended.
 
-aiperf's block ids identify the content of one block, without the blocks before it. If only text is given, four bytes
-count as a token.
+A block id in aiperf stands only for the content of its own block, without the blocks before it. If only a text is
+given, four bytes count as one token.
 """
 
 from collections.abc import Iterator
@@ -22,8 +23,8 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow, object_of
 from fairlead_simulator.traces.sources import TraceFile
 
 ASSUMED_MS_PER_TOKEN = 20.0
-"""Assumed milliseconds per output token. Used if a row gives the pause after the previous answer but not how long that
-answer took.
+"""Assumed milliseconds per output token, for rows that give only the pause after the previous answer. The duration of
+that answer is not in the file.
 """
 _MODES = ("input_length", "text_input", "messages", "payload")
 _KNOWN = {*_MODES, "timestamp", "delay", "output_length", "hash_ids", "session_id", "type", "message_mode", "context_mode"}
@@ -31,14 +32,16 @@ _KNOWN = {*_MODES, "timestamp", "delay", "output_length", "hash_ids", "session_i
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """The latest request of a session, with its block ids as given in the file."""
+    """The latest request of a session. `given_ids` are its block ids as they are in the file."""
 
     row: TraceRow
     given_ids: tuple[int, ...]
 
 
 def read_aiperf(source: TraceFile, reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """Yield the rows of a trace for aiperf, or of aiperf's records; they are not in order of time."""
+    """Yield the rows of a trace for aiperf, or of aiperf's records, with their line numbers. The rows need not be in
+    order of time.
+    """
     lines = ((number, Other(object_of(line, source.name, number), source.name, number)) for number, line in source)
     if b'"metadata"' in source.begin:
         yield from _records(lines, reading)
@@ -49,7 +52,7 @@ def read_aiperf(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Trac
 
 
 class _Inputs:
-    """A converter of aiperf's input rows to trace rows."""
+    """A converter from the rows of a trace for aiperf to trace rows."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -59,7 +62,7 @@ class _Inputs:
         self._latest: dict[str, _Turn] = {}
 
     def row(self, record: Other) -> TraceRow:
-        """Return the trace row of one input row. Raises TraceInvalid."""
+        """Return the trace row for one row of the file. Raises TraceInvalid."""
         self._notes.drop(key for key in record.document if key not in _KNOWN)
         session = record.name("session_id")
         before = self._latest.get(session) if session is not None else None
@@ -90,7 +93,7 @@ class _Inputs:
             length = record.tokens("input_length", 1)
             if not given_ids:
                 self._notes.say(
-                    "rows without hash_ids say nothing of a prompt's content: each is taken as new, except for its own session's text"
+                    "rows without hash_ids do not describe a prompt's content: it shares text only with earlier prompts of its session"
                 )
                 return length, self._names.fresh(length)
             return length, self._names.of_ids(checked_ids(record, length, self._block_tokens), length, self._block_tokens)
@@ -99,21 +102,21 @@ class _Inputs:
         return length, self._names.of_text(text, length, BYTES_PER_TOKEN)
 
     def _is_delta(self, record: Other, mode: str, before: _Turn, given_ids: tuple[int, ...]) -> bool:
-        """Return whether the row holds only the text that is new in its session's prompt."""
+        """Return whether the row holds only the new text of its session's prompt, and not the whole prompt."""
         if mode not in ("input_length", "text_input") or record.given("context_mode") == "message_array_with_responses":
             return False
         whole = len(before.given_ids) - bool(before.row.input_length % self._block_tokens)
         return not given_ids or given_ids[:whole] != before.given_ids[:whole]
 
     def _appended(self, record: Other, mode: str, before: TraceRow) -> tuple[int, tuple[int, ...]]:
-        """Return the number of tokens and the block ids of a prompt that consists of the session's history and the new
-        text after it.
+        """Return the number of tokens and the block ids of a prompt. The prompt consists of the session's previous
+        prompt and answer, followed by the row's new text.
         """
         self._notes.say("later rows of a session were read as additions to it, as aiperf sends them after the earlier ones")
         added = record.tokens("input_length", 1) if mode == "input_length" else self._tokens_of(self._text(record, mode))
         length = before.input_length + before.output_length + added
         if length > LONGEST_TOKENS:
-            raise record.refusal(mode, f"makes a session of {length:,} tokens, and {LONGEST_TOKENS:,} are the most")
+            raise record.refusal(mode, f"makes a prompt of {length:,} tokens with its session's history; {LONGEST_TOKENS:,} is the maximum")
         return length, self._names.fresh(length, before.hash_ids[: before.input_length // BLOCK_TOKENS])
 
     def _text(self, record: Other, mode: str) -> bytes:
@@ -127,7 +130,7 @@ class _Inputs:
         return orjson.dumps(value)
 
     def _tokens_of(self, text: bytes) -> int:
-        self._notes.say(f"prompts given as text were counted as a token for {BYTES_PER_TOKEN:g} bytes")
+        self._notes.say(f"prompts given as text were counted as one token per {BYTES_PER_TOKEN:g} bytes")
         return max(1, round(len(text) / BYTES_PER_TOKEN))
 
     def _time(self, record: Other, before: _Turn | None) -> float:
@@ -141,7 +144,7 @@ class _Inputs:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A request in aiperf's records that was sent and answered."""
+    """A request in aiperf's records that was sent and completely answered."""
 
     line: int
     start_ms: float
@@ -152,7 +155,9 @@ class _Sent:
 
 
 def _records(lines: Iterator[tuple[int, Other]], reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """Yield a row for each of aiperf's records, with the pauses between a session's requests."""
+    """Yield the rows of aiperf's records. Their pauses are the times between the end of a session's request and the
+    beginning of its next one.
+    """
     found = [one for number, record in lines if (one := _sent(number, record, reading.notes)) is not None]
     reading.notes.say(NOTHING_OF_CONTENT)
     names, ended = BlockNames(), dict[str, float]()
@@ -175,7 +180,7 @@ def _records(lines: Iterator[tuple[int, Other]], reading: Reading) -> Iterator[t
 
 
 def _sent(number: int, record: Other, notes: Notes) -> _Sent | None:
-    """Return the recorded request; None if it failed, or was sent only to warm up."""
+    """Return the recorded request; None if the request failed, was cancelled, or served only to warm up."""
     told = record.inner("metadata")
     if told.given("benchmark_phase") not in (None, "profiling"):
         notes.leave_out("that were sent to warm up")

@@ -1,8 +1,8 @@
-"""Reads Alibaba's traces of Qwen in Bailian (https://github.com/alibaba-edu/qwen-bailian-usagetraces-anon): JSONL with
-times in seconds, an id for every 16 tokens and, for each chat, the chat that it follows.
+"""Reads Alibaba's traces of Qwen in Bailian (https://github.com/alibaba-edu/qwen-bailian-usagetraces-anon). They are
+JSONL with times in seconds, a block id for every 16 tokens and, for each chat, the id of the chat that it continues.
 
-Chats that follow one another are a session, which is named after the first chat. An id is the hash of the text in one
-block, without the text before it.
+Chats that continue one another are a session, which is named after the first chat. A block id is the hash of the text
+of its own block, without the text before it.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _KNOWN = {"chat_id", "parent_chat_id", "timestamp", "input_length", "output_leng
 
 
 def read_alibaba(source: TraceFile, reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """Yield the rows of a file."""
+    """Yield the rows of a file, with their line numbers."""
     names, firsts = BlockNames(), dict[str, str]()
     for number, line in source:
         record = Other(object_of(line, source.name, number), source.name, number)
@@ -36,19 +36,19 @@ def read_alibaba(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Tra
 
 
 def checked_ids(record: Other, length: int, block_tokens: int) -> tuple[int, ...]:
-    """Return the row's block ids. The last block of a prompt may have no id if it is partial. Raises TraceInvalid if
-    the number of ids does not fit the length.
+    """Return the row's block ids. Raises TraceInvalid if their number does not fit the prompt's length. A partial last
+    block need not have an id.
     """
     ids = record.ids()
     needed = -(-length // block_tokens)
     if len(ids) not in (needed, length // block_tokens):
-        problem = f"holds {len(ids)} ids; input_length {length} needs {needed} (one per {block_tokens} tokens); say --block-size"
+        problem = f"holds {len(ids)} ids; input_length {length} needs {needed} (one per {block_tokens} tokens); give --block-size"
         raise record.refusal("hash_ids", problem)
     return ids
 
 
 def _session(record: Other, firsts: dict[str, str]) -> str:
-    """Return the id of the chat with which the conversation began, as far as the file goes back."""
+    """Return the name of the row's session: the id of its first chat, or of the earliest chat that the file names."""
     chat, parent = record.name("chat_id"), record.name("parent_chat_id")
     if chat is None:
         raise record.refusal("chat_id", f"{shown(record.given('chat_id'))} must be text or a whole number")

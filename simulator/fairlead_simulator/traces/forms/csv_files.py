@@ -1,8 +1,9 @@
 """Reads CSV files with Mooncake's fields, Azure's columns or BurstGPT's columns.
 
-Azure's traces (https://github.com/Azure/AzurePublicDataset) have the time of day, in 2024 with its offset from UTC.
-BurstGPT's traces (https://github.com/HPMLL/BurstGPT) have seconds, no tokens for failed requests and, in their newer
-release, a session. Neither has the content of prompts, so every prompt is assumed to be unique.
+Azure's traces (https://github.com/Azure/AzurePublicDataset) have dates with times of day; the trace of 2024 adds the
+offset from UTC. BurstGPT's traces (https://github.com/HPMLL/BurstGPT) have times in seconds, no tokens for failed
+requests and, in the newer release, a session. Neither has the content of prompts, so no prompt is assumed to share text
+with another one.
 """
 
 import csv
@@ -60,7 +61,7 @@ def _cells(source: TraceFile, form: str, notes: Notes) -> Iterator[Cells]:
         raise TraceInvalid(source.name, first[0], "", f"names {len(names):,} columns, and {MOST_COLUMNS:,} at most can be read")
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
-        raise TraceInvalid(source.name, first[0], twice, "is the name of two columns; give one of them another")
+        raise TraceInvalid(source.name, first[0], twice, "is the name of two columns; rename one of them")
     notes.drop(name for name in names if name and name not in _KNOWN[form])
     csv.field_size_limit(MOST_LINE_BYTES)
     numbers: list[int] = []
@@ -76,7 +77,9 @@ def _cells(source: TraceFile, form: str, notes: Notes) -> Iterator[Cells]:
 
 
 def _texts(source: TraceFile, numbers: list[int]) -> Iterator[str]:
-    """Yield the lines of the file as text; the line number of each is appended to `numbers`."""
+    """Yield the lines of the file as text. The only element of `numbers` is set to the number of the line that was
+    yielded last.
+    """
     for number, line in source:
         numbers[:] = [number]
         yield _text(line, source.name, number)
@@ -90,7 +93,7 @@ def _text(line: bytes, file: str, number: int) -> str:
 
 
 class _Reader:
-    """A converter of one file's cells to rows."""
+    """A converter from the cells of a CSV file to trace rows."""
 
     def __init__(self, form: str, block_tokens: int, notes: Notes) -> None:
         self._form = form
@@ -104,7 +107,7 @@ class _Reader:
             notes.say(NOTHING_OF_CONTENT)
 
     def row(self, cells: Cells) -> TraceRow | None:
-        """Return the trace row; None for a CSV row that requests nothing."""
+        """Return the trace row; None for a row without a prompt, such as a failed request."""
         at = (
             _instant_ms(cells, self._when) if self._form == "azure" else cells.time_ms(self._when, 1e3 if self._form == "burstgpt" else 1.0)
         )
@@ -113,7 +116,7 @@ class _Reader:
             return None
         length = cells.tokens(self._input, 1)
         if self._form == "azure" and self._given is None:
-            self._notes.say(f"times begin at 0, which was {cells.given(self._when)}")
+            self._notes.say(f"times are counted from the first row, at {cells.given(self._when)}")
         row = TraceRow(
             timestamp_ms=at,
             input_length=length,
@@ -134,13 +137,13 @@ class _Reader:
             return self._names.fresh(length)
         ids, needed = cells.ids(), -(-length // self._block_tokens)
         if len(ids) != needed:
-            problem = f"holds {len(ids)} ids; input_length needs {needed} (one per {self._block_tokens} tokens); say --block-size"
+            problem = f"holds {len(ids)} ids; input_length needs {needed} (one per {self._block_tokens} tokens); give --block-size"
             raise cells.refusal("hash_ids", problem)
         return ids if self._block_tokens == BLOCK_TOKENS else self._names.of_ids(ids, length, self._block_tokens)
 
 
 def _instant_ms(cells: Cells, column: str) -> float:
-    """Return a date and time as milliseconds after 1970 began; without an offset it is taken as UTC."""
+    """Return the date and time in a column as milliseconds since 1970. A time without an offset counts as UTC."""
     text = cells.needed(column)
     found = _INSTANT.fullmatch(str(text))
     try:
@@ -166,7 +169,7 @@ def _zone(offset: str | None) -> timezone:
 
 
 def written(rows: Iterable[TraceRow]) -> Iterator[tuple[Any, ...]]:
-    """Yield the cells of each row, in the order of COLUMNS."""
+    """Yield the cells of each row for a CSV file, in the order of COLUMNS."""
     for row in rows:
         ids = " ".join(map(str, row.hash_ids))
         pause = "" if row.pause_ms is None else _number(row.pause_ms)

@@ -1,6 +1,6 @@
-"""Reads guidellm's files (https://github.com/vllm-project/guidellm): `benchmarks.json`, which has every request of each
-benchmark, with its prompt in 0.3 and the request's body in later versions; and the JSONL file from which guidellm takes
-prompts.
+"""Reads two kinds of guidellm's files (https://github.com/vllm-project/guidellm). `benchmarks.json` has the requests of
+each benchmark; version 0.3 writes their prompts, later versions write their bodies. The other file is the JSONL file
+from which guidellm takes prompts.
 
 Times are in seconds. Prompts whose texts begin alike get equal ids for the common beginning.
 """
@@ -25,8 +25,8 @@ _STARTS = ("start_time", "request_start_time")
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request in guidellm's files. `text` is None if the file does not contain it; `tokens` is None if they were not
-    counted.
+    """A request in guidellm's files. `text` is None if the file does not contain the prompt. `tokens` is None if the
+    prompt's tokens were not counted.
     """
 
     line: int
@@ -38,7 +38,9 @@ class _Asked:
 
 
 def read_guidellm(source: TraceFile, reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """Yield the rows of a benchmark report, or of a file of prompts; they are not in order of time."""
+    """Yield the rows of a benchmark report or of a file of prompts, with their line numbers. The rows need not be in
+    order of time.
+    """
     if b'"benchmarks"' in source.begin:
         found = list(_of_report(source, reading))
     else:
@@ -46,7 +48,7 @@ def read_guidellm(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Tr
     counted = [(len(one.text), one.tokens) for one in found if one.text is not None and one.tokens is not None]
     bytes_per_token = sum(size for size, _ in counted) / sum(tokens for _, tokens in counted) if counted else BYTES_PER_TOKEN
     if any(one.tokens is None for one in found):
-        reading.notes.say(f"prompts without a token count have a token for {bytes_per_token:.3g} bytes")
+        reading.notes.say(f"prompts without a token count were counted as one token per {bytes_per_token:.3g} bytes")
     if any(one.text is None for one in found):
         reading.notes.say(NOTHING_OF_CONTENT)
     names = BlockNames()
@@ -58,7 +60,9 @@ def read_guidellm(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Tr
 
 
 def _of_prompt(record: Other, reading: Reading) -> _Asked:
-    """Return the request in one line of guidellm's input file, which has a prompt or numbers of tokens."""
+    """Return the request in one line of the file from which guidellm takes prompts. The line has a prompt or numbers of
+    tokens.
+    """
     reading.notes.drop(key for key in record.document if key not in _KNOWN)
     counted = next((name for name in ("prompt_tokens_count", "input_length") if record.given(name) is not None), None)
     answered = "output_length" if record.given("output_tokens_count") is None else "output_tokens_count"
@@ -95,7 +99,7 @@ def _of_report(source: TraceFile, reading: Reading) -> Iterator[_Asked]:
 
 
 def _objects(record: Record, field: str) -> list[Other]:
-    """Return the objects of the list in a field, as records. Errors of these records name their path in the
+    """Return the objects of the list in a field as records. Errors about these records name their path in the
     document.
     """
     found = record.given(field)
@@ -117,7 +121,7 @@ def _of_request(record: Other) -> _Asked:
 
 
 def _text(record: Other) -> bytes | None:
-    """Return the prompt's text, or the messages in the request's body as text; None if the record has neither."""
+    """Return the text of the prompt, or the messages of the request's body as JSON; None if the record has neither."""
     if record.given("prompt") is not None:
         return record.text("prompt").encode()
     try:

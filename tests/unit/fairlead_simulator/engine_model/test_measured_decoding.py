@@ -78,9 +78,7 @@ def test_measured_figures_without_a_fit_give_the_decode_steps_that_were_measured
     measured = replace(TARGET, prefill_tokens_per_second=speed, decode_step_seconds=real, decode_source="measured, 300 answers, 20 s ago")
     simulated, notes = run(measured, requests, monkeypatch)
     assert simulated == pytest.approx(real, rel=0.2)
-    told = (
-        f"A token after the first took {1000 * real:.1f} ms (measured, 300 answers, 20 s ago), and the model's decode steps are stretched"
-    )
+    told = f"A token after the first took {1000 * real:.1f} ms (measured, 300 answers, 20 s ago), and the model's decode steps are scaled"
     assert told in notes[-1]
     alone, notes = run(replace(measured, decode_step_seconds=None), requests, monkeypatch)
     assert abs(alone / real - 1) > abs(simulated / real - 1), "as it was before"

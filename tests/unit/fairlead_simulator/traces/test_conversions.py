@@ -82,7 +82,7 @@ HEADER = "timestamp,input_length,output_length,hash_ids\n"
         ),
         (HEADER + "0,600,1,\n5,700,1,0 1\n", ":3", "hash_ids: must be in all rows or in none"),
         (HEADER + "0,600,1,0 1\n5,700,1,\n", ":3", "hash_ids: must be in all rows or in none"),
-        (HEADER + "0,1024,1,0 1\n5,1024,1,2 1\n", ":3", "hash_ids: 1 comes after 2, and elsewhere after 0"),
+        (HEADER + "0,1024,1,0 1\n5,1024,1,2 1\n", ":3", "hash_ids: id 1 comes after 2 here, and after 0 elsewhere"),
     ],
 )
 def test_faulty_csv_is_told_with_line_and_field(tmp_path: Path, text: str, place: str, told: str) -> None:

@@ -103,7 +103,7 @@ def test_azures_times_are_read_in_both_their_forms(tmp_path: Path, separator: st
     days = "2023-11-16 18:15:46.6805900,374,44\r\n2023-11-16 18:15:50.9951690,396,109\r\n"
     found = Converted(tmp_path, (AZURE + days).replace(",", separator))
     assert found.facts == [(0, 374, 44), (4314.579, 396, 109)]
-    assert found.notes[1] == "times begin at 0, which was 2023-11-16 18:15:46.6805900"
+    assert found.notes[1] == "times are counted from the first row, at 2023-11-16 18:15:46.6805900"
     later = "2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 02:00:00+02:00,2399,6\n2024-05-09 19:00:01-0500,0,0\n"
     found = Converted(tmp_path, AZURE + later, sort=True)
     assert found.facts == [(0, 2399, 6), (9.93, 2162, 5)]
@@ -171,7 +171,7 @@ def test_aiperfs_ids_name_what_a_block_holds(tmp_path: Path) -> None:
     """The example of its documentation: 1 stands first and later, 4 comes after 3 and after 1."""
     rows = [(0, 1200, [0, 1, 2]), (105, 1800, [0, 3, 4, 5]), (274, 1300, [1, 4, 6])]
     content = jsonl(*({"timestamp": at, "input_length": length, "output_length": 52, "hash_ids": ids} for at, length, ids in rows))
-    with pytest.raises(TraceInvalid, match=r"3: hash_ids: 1 comes first, and elsewhere after 0; .* --from aiperf"):
+    with pytest.raises(TraceInvalid, match=r"3: hash_ids: id 1 comes first here, and after 0 elsewhere; .* --from aiperf"):
         Converted(tmp_path, content)
     found = Converted(tmp_path, content, "aiperf")
     assert (found.common(0, 1), found.common(0, 2), found.common(1, 2)) == (1, 0, 0)
@@ -190,7 +190,7 @@ def test_aiperfs_texts_and_messages_have_in_common_what_they_begin_with(tmp_path
     assert found.facts[0] == (0, 1250, 4)
     assert (found.common(0, 1), found.common(2, 3), found.common(0, 2)) == (1, 1, 0)
     assert found.notes == [
-        "prompts given as text were counted as a token for 4 bytes",
+        "prompts given as text were counted as one token per 4 bytes",
         "fields without a place in Mooncake's form, left out: tools",
     ]
 
@@ -209,7 +209,7 @@ def test_later_turns_for_aiperf_come_after_all_before(tmp_path: Path) -> None:
 
 def test_rows_for_aiperf_without_times_need_a_rate(tmp_path: Path) -> None:
     content = jsonl(*({"input_length": 10, "output_length": 4} for _ in range(3)))
-    with pytest.raises(TraceInvalid, match=r":1: timestamp: is missing; give --rate to place such rows evenly$"):
+    with pytest.raises(TraceInvalid, match=r":1: timestamp: is missing; give --rate to send such rows at equal distances$"):
         Converted(tmp_path, content)
     assert Converted(tmp_path, content, rate=4.0).facts == [(0, 10, 4), (250, 10, 4), (500, 10, 4)]
 
@@ -292,7 +292,7 @@ def test_rows_are_sorted_when_asked_for(tmp_path: Path) -> None:
         (BURST.encode() + b"-5,,1,m,1,1,2,x\n", ":2: Timestamp: -5 must be a number of seconds, from 0 to 1e+12"),
         (
             jsonl(qwen(1, -1, 0, range(5), 521)),
-            ":1: hash_ids: holds 5 ids; input_length 521 needs 33 (one per 16 tokens); say --block-size",
+            ":1: hash_ids: holds 5 ids; input_length 521 needs 33 (one per 16 tokens); give --block-size",
         ),
         (jsonl(qwen(1, -1, 1e13, range(33), 521)), ":1: timestamp: 10000000000000 must be a number of seconds, from 0 to 1e+12"),
         (jsonl({"text_input": "a", "timestamp": 0}), ":1: output_length: is missing; a request needs it"),

@@ -35,9 +35,9 @@ def row(stamp: float, length: int, *ids: int) -> TraceRow:
         (GOOD.replace("[0, 1]", "7"), "trace.jsonl:2: hash_ids: 7 must be a list of whole numbers"),
         (
             GOOD.replace("[0, 1]", "[2, 1]"),
-            "trace.jsonl:2: hash_ids: 1 comes after 2, and elsewhere after 0; equal ids must mean equal text from the beginning on",
+            "trace.jsonl:2: hash_ids: id 1 comes after 2 here, and after 0 elsewhere; equal ids must mean equal text from the prompt's beginning on",
         ),
-        (GOOD.replace("[0, 1]", "[0, 0]"), "trace.jsonl:2: hash_ids: 0 comes after 0, and elsewhere first"),
+        (GOOD.replace("[0, 1]", "[0, 0]"), "trace.jsonl:2: hash_ids: id 0 comes after 0 here, and first elsewhere"),
         (GOOD.replace("5", "4"), "trace.jsonl:2: timestamp: 4 is before the previous row's 5; sort the rows by time"),
     ],
 )

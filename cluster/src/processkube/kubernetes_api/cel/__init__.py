@@ -1,7 +1,7 @@
-"""Validation rules in CEL: their types and costs, and their evaluation.
+"""Validation rules in CEL: their types, their costs, and their evaluation.
 
-A rule is checked when its definition is created, and evaluated when an object is written.
+The rules of a definition are checked when the definition is created. They are evaluated when an object is written.
 
-This package must not touch the store. Its danger is a cost estimate that differs from the real server's, so that it
-accepts a rule that a real cluster refuses, or refuses one that a real cluster accepts.
+This package must not touch the store. Its danger is a cost estimate that differs from the real server's. Then it
+accepts rules that a real cluster refuses, or refuses rules that a real cluster accepts.
 """

@@ -1,7 +1,7 @@
-"""Computes the type, the maximum cost and the faults of a rule, from its text and the declared types alone.
+"""Computes the type, the maximum cost and the faults of a rule, only from its text and the declared types.
 
 It follows cel-go's type checker and cost estimator, because the real server uses both when a definition is created. An
-expression that this module does not know counts as valid: a function without a signature in `signatures` has the type
+expression that this module does not know counts as valid. A function without a signature in `signatures` has the type
 `unknown`, which matches every type, and costs as much as a simple step.
 
 Not implemented: optional values, two-variable macros, cel.bind, the functions in `UNSUPPORTED`, and checks of literal
@@ -60,9 +60,9 @@ _MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The result of a check.
+    """The result of the check of a rule.
 
-    `problems` are compile errors as the real server prints them; if there are any, type and cost mean nothing.
+    `problems` are compile errors as the real server prints them. If there are any, `type` and `cost` have no meaning.
     """
 
     type: CelType
@@ -71,7 +71,7 @@ class Checked:
 
 
 def check_expression(tree: Tree, text: str, root: CelType) -> Checked:
-    """Check a parsed rule whose `self` and `oldSelf` are of type `root`."""
+    """Return the type, the cost and the problems of a parsed rule. `root` is the type of `self` and `oldSelf`."""
     walk = _Walk(text=text, root=root)
     part = walk.visit(tree)
     return Checked(type=part.type, cost=part.cost, problems=tuple(walk.problems))
@@ -244,9 +244,10 @@ class _Walk:
         return owner if owner.kind == "unknown" else DYN
 
     def place_of(self, container: Part, inner: CelType | None) -> CelType:
-        """Return the declared data to which a step into `container` leads: `inner`, or `LOST` if that is not declared.
+        """Return the declared data that a step into `container` reads: `inner`, or `LOST` if the schema does not
+        declare it.
 
-        Like the real estimator, this assumes that a step into a computed value leads to the root.
+        Like the real estimator, this method assumes that a step into a computed value reads the root.
         """
         return self.root if container.place == NOWHERE else (inner or LOST)
 
@@ -326,7 +327,7 @@ class _Walk:
         return Part(type=found, cost=cost, at=at, size=target.sized() if size is None else size)
 
     def iterated(self, target: Part) -> tuple[CelType, CelType]:
-        """Return the type of a macro's variable, and the declared data from which the variable takes its values."""
+        """Return the type of a macro's variable, and the declared data that the variable reads."""
         match target.type.kind:
             case "list":
                 return target.type.element or UNKNOWN, self.place_of(target, target.place.element)
@@ -339,10 +340,8 @@ class _Walk:
 
 
 _MacroCost = Callable[[list[Part], CelType], tuple[int, int, CelType, Size | None]]
-"""A function from the steps and the variable's type to four values.
-
-These are the cost of one turn, the cost around the loop, the type of the result and its size
-(None: the size of the range).
+"""A function of a macro's step expressions and its variable's type. It returns the cost of one iteration, the cost
+outside of the loop, the type of the result, and the size of the result (None: the size of the iterated data).
 """
 
 _ONE = Size(1, 1)
@@ -380,7 +379,7 @@ _LEAST_CHILDREN = {
     "map_lit": 0,
     **dict.fromkeys(("conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary"), 2),
 }
-"""Minimum number of children of a node that is an operation of its kind.
+"""Kind of a node → the number of children from which the node is an operation of this kind.
 
-The grammar wraps each expression in one node per level of precedence; a node with fewer children only wraps another.
+The grammar wraps each expression in one node per level of precedence. A node with fewer children is such a wrapper.
 """

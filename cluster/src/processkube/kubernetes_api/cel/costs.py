@@ -1,7 +1,8 @@
-"""The highest cost of a call in a rule, in CEL's cost units: a simple step costs 1, text a tenth per character.
+"""The maximum cost of a call in a rule, in CEL's cost units. A simple step costs 1, and reading a text costs 0.1 per
+character.
 
-It follows github.com/google/cel-go/checker/cost.go and k8s.io/apiserver/pkg/cel/library/cost.go, without the functions
-of the authorizer, of IPs and of CIDRs.
+The module follows github.com/google/cel-go/checker/cost.go and k8s.io/apiserver/pkg/cel/library/cost.go, without the
+functions of the authorizer, of IPs and of CIDRs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 ENDLESS = 2**64 - 1
-"""A cost or size that has no bound."""
+"""A cost or a size without a bound."""
 
 CREATE_LIST, CREATE_MAP, CREATE_STRUCT = 10, 30, 40
 
@@ -22,7 +23,7 @@ _FORMAT_REGEX_CHARACTERS = 128
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The least and the greatest length of a text, list or map; 1 for scalars."""
+    """The minimum and the maximum length of a text, a list or a map; 1 for scalars."""
 
     least: int
     most: int
@@ -36,9 +37,9 @@ UNKNOWN_SIZE = Size(0, ENDLESS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """A target or argument of a call, for the cost formulas.
+    """A target or an argument of a call, as the cost formulas need it.
 
-    `item_most`: the maximum length of the texts in a list; None if its items are not texts.
+    `item_most`: the maximum length of the texts in a list; None if the list's items are not texts.
     """
 
     size: Size
@@ -51,8 +52,8 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCost:
-    """The cost of a call without the cost of its target and arguments; `size` is the size of its result, if the formula
-    knows it.
+    """The cost of a call, without the costs of its target and its arguments. `size` is the size of the call's result;
+    None if the formula does not determine it.
     """
 
     cost: int
@@ -68,7 +69,7 @@ def scaled(amount: int, factor: float) -> int:
 
 
 def equality(left: Size, right: Size) -> int:
-    """Return the cost of a comparison, which ends with the shorter of the two values."""
+    """Return the cost of comparing two values, which ends with the shorter value."""
     return scaled(min(left.most, right.most), _TRAVERSAL)
 
 
@@ -78,8 +79,8 @@ def concatenation(left: Operand, right: Operand) -> CallCost:
 
 
 def call_cost(function: str, target: Operand | None, arguments: Sequence[Operand]) -> CallCost:
-    """Return the cost of a call by its function's formula; the cost is 1 for functions whose time hardly depends on
-    their operands.
+    """Return the cost of a call by its function's formula. Functions without a formula cost 1, because their time
+    hardly depends on their operands.
     """
     formula = _FORMULAS.get(function)
     found = formula(target, arguments) if formula is not None else None

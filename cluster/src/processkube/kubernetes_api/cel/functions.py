@@ -1,4 +1,6 @@
-"""The functions that Kubernetes adds to CEL, for cel-python: strings, lists, regular expressions, quantities, URLs."""
+"""The functions that Kubernetes adds to CEL, written for cel-python: for strings, lists, regular expressions,
+quantities and URLs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _QUANTITY = re.compile(r"^([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([numkMGTPE]|[KMGTPE]
 
 
 def parse_quantity(text: str) -> Decimal:
-    """Parse a quantity: `500m` is 0.5, `1Gi` is 1073741824. Raises ValueError."""
+    """Return the number that a quantity stands for: `500m` is 0.5, `1Gi` is 1073741824. Raises ValueError."""
     found = _QUANTITY.match(text)
     if found is None:
         raise ValueError(f"{text!r} is not a quantity; write a number with an optional suffix such as m, k or Gi")

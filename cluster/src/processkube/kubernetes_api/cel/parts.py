@@ -1,5 +1,5 @@
-"""One expression inside a rule while it is checked: its type, its cost, the data that it reads, and its position in the
-text.
+"""One expression of a rule while the rule is checked: its type, its cost, the data that it reads, and its position in
+the text.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from processkube.kubernetes_api.cel.types import CelType
 Tree = lark.Tree[Any]
 
 NOWHERE = CelType(kind="nowhere")
-"""The place of a computed value."""
+"""The `place` of a computed value, which reads no declared data."""
 
 LOST = CelType(kind="lost")
-"""The place of data that the schema does not declare."""
+"""The `place` of data that the schema does not declare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One expression.
+    """One expression of a rule.
 
-    `place` is the declared data that it reads: `NOWHERE` for a computed value, `LOST` for data that the
-    schema does not declare.
+    `place` is the declared data that the expression reads. It is `NOWHERE` for a computed value, and `LOST` for data
+    that the schema does not declare.
     """
 
     type: CelType
@@ -48,7 +48,7 @@ class Part:
         return Size(1, 1) if self.type.kind in types.SCALARS else UNKNOWN_SIZE
 
     def operand(self) -> Operand:
-        """Return this expression as the cost formulas see it."""
+        """Return the expression in the form that the cost formulas need."""
         element = self.type.element
         item_most = None
         if element is not None and element.kind in {"string", "bytes"}:
@@ -69,10 +69,10 @@ def arguments_of(node: Tree, *, skip: int = 0) -> list[Tree]:
 
 
 def innermost(node: Tree) -> Tree:
-    """Return the expression without the nodes around it: the grammar wraps it in a node for each level of precedence of
-    which it has no operator.
+    """Return the expression without the nodes that only wrap it. The grammar wraps an expression in one node for each
+    level of precedence whose operators it does not use.
 
-    Literals of lists and maps are not such wrappers, even with one element.
+    Literals of lists and maps are not wrappers, even if they have only one element.
     """
     while len(node.children) == 1 and isinstance(node.children[0], lark.Tree) and node.data not in {"list_lit", "map_lit"}:
         node = node.children[0]
@@ -89,7 +89,9 @@ def end_of(node: Tree) -> int:
 
 
 def text_length(literal: str) -> int:
-    """Return the number of characters of a text literal as it is written, prefix and quotes included."""
+    """Return the number of characters of a text literal's value. The prefix and the quotes do not count, and an escape
+    sequence counts as one character.
+    """
     found = re.match(r"([bBrR]*)('''|\"\"\"|'|\")", literal)
     if found is None:
         return len(literal)
@@ -98,7 +100,7 @@ def text_length(literal: str) -> int:
 
 
 def token_of(node: Tree, index: int) -> lark.Token:
-    """Return a child that is a token according to the grammar."""
+    """Return the child with this index, which the grammar guarantees to be a token."""
     token = node.children[index]
     assert isinstance(token, lark.Token)
     return token

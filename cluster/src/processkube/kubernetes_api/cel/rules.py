@@ -1,7 +1,8 @@
-"""Validation rules of custom resources (`x-kubernetes-validations`), compiled once and evaluated at each write.
+"""Validation rules of custom resources (`x-kubernetes-validations`), which are compiled once and evaluated at each
+write.
 
-`definitions.rules` checks types and costs when a definition is created. Missing here, unlike in the real server: a cost
-limit while a rule is evaluated, and optional types (`optionalOldSelf`, `?.`).
+`definitions.rules` checks their types and costs when a definition is created. Unlike the real server, this module does
+not limit the cost of an evaluation, and does not support optional values (`optionalOldSelf`, `?.`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _PASSED_KEPT = 1000
 
 
 class InvalidRule(ValueError):
-    """A rule that cannot be compiled; the message says what is wrong with its text."""
+    """Raised for a rule that cannot be compiled. The message names the fault in the rule's text."""
 
 
 class _Runner(Protocol):
@@ -39,13 +40,15 @@ class _Runner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One compiled rule of one schema node."""
+    """One compiled rule of a schema."""
 
     text: str
     runner: _Runner
     is_transition: bool
     reads: frozenset[str] | None
-    """Members of self and oldSelf that the rule and its message read; None when the rule may read all of them."""
+    """Names of the members of `self` and `oldSelf` that the rule and its message read; None if they may read all
+    members.
+    """
     message: str
     message_runner: _Runner | None
     reason: str
@@ -54,7 +57,7 @@ class Rule:
 
 @dataclass(slots=True, kw_only=True)
 class RuleTree:
-    """The rules at a schema node and below it; branches without rules are left out."""
+    """The rules of a schema and of the schemas below it. Schemas without rules at or below them are left out."""
 
     schema: Object
     rules: tuple[Rule, ...] = ()
@@ -62,13 +65,13 @@ class RuleTree:
     additional: RuleTree | None = None
     items: RuleTree | None = None
     passed: dict[str, None] = field(default_factory=dict)
-    """Values that have passed all rules, oldest first. A rule depends only on the value, so an equal value passes
-    again.
+    """The values that passed all rules here most recently, oldest first. Rules depend only on the value, so an equal
+    value need not be evaluated again.
     """
 
 
 def compile_rules(schema: Object, path: str = "") -> RuleTree | None:
-    """Compile the rules of a schema; None when it has none. Raises InvalidRule naming the rule."""
+    """Return the compiled rules of a schema; None if it has no rules. Raises InvalidRule, which names the rule."""
     tree = RuleTree(schema=schema, rules=tuple(_compile(rule) for rule in schema.get(RULES, ())))
     for name, inner in schema.get("properties", {}).items():
         if below := compile_rules(inner, f"{path}.{name}"):
@@ -81,9 +84,9 @@ def compile_rules(schema: Object, path: str = "") -> RuleTree | None:
 
 
 def check_rules(value: Any, tree: RuleTree, path: str = "", old: Any = ABSENT) -> list[Cause]:
-    """Return one cause for each rule that fails.
+    """Return one cause for each rule that the value violates.
 
-    Parts equal to their old value are not evaluated again (ratcheting).
+    A part of the value that equals its old value is not evaluated again (the real server calls this ratcheting).
     """
     if value is None or (old is not ABSENT and old == value):
         return []
@@ -122,7 +125,7 @@ def _check_here(value: Any, tree: RuleTree, path: str, old: Any) -> list[Cause]:
 
 
 def _read_by(rules: tuple[Rule, ...], value: Any) -> Any:
-    """Return the part of a value that these rules read."""
+    """Return the members of a value that these rules read; the whole value if they may read all members."""
     if not isinstance(value, dict) or any(rule.reads is None for rule in rules):
         return value
     names = frozenset[str]().union(*(rule.reads for rule in rules if rule.reads is not None))
@@ -144,7 +147,7 @@ def _evaluate(value: Any, tree: RuleTree, path: str, context: Mapping[str, Any])
 
 
 def _visible_at_root(item: Object) -> Object:
-    """Reduce an object's metadata to name and generateName, because rules see nothing else of it."""
+    """Return the object with only `name` and `generateName` in its metadata, because rules see nothing else there."""
     names = {name: value for name, value in item.get("metadata", {}).items() if name in {"name", "generateName"}}
     return {**item, "metadata": names}
 
@@ -208,7 +211,7 @@ def _environment() -> celpy.Environment:
 
 @cache
 def parsed(text: str) -> lark.Tree[Any]:
-    """Parse the expression into a tree. Raises InvalidRule."""
+    """Return the syntax tree of an expression. Raises InvalidRule."""
     try:
         return _environment().compile(text)
     except CELParseError as error:
@@ -222,14 +225,15 @@ def parsed(text: str) -> lark.Tree[Any]:
 
 
 def uses_old_self(tree: lark.Tree[Any]) -> bool:
-    """Return whether a rule compares with the object as it was before the write."""
+    """Return whether a rule uses `oldSelf`, the value before the write."""
     return any(str(node.children[0]) == "oldSelf" for node in tree.find_data("ident"))
 
 
 def members_read(tree: lark.Tree[Any]) -> frozenset[str] | None:
-    """Return the members of self and oldSelf that an expression reads; None when it uses one of them as a whole.
+    """Return the names of the members of `self` and `oldSelf` that an expression reads. Return None if it uses `self`
+    or `oldSelf` as a whole.
 
-    Also returns None for a name that is escaped in the expression, because the object has the unescaped name.
+    Return None also if the expression escapes a member's name, because the object has the unescaped name.
     """
     used = sum(str(node.children[0]) in _SELVES for node in tree.find_data("ident"))
     members = [

@@ -1,4 +1,4 @@
-"""The types that fit together in rules: in comparisons, in arithmetic, and in calls of the functions known here."""
+"""The types that may be combined in rules: in comparisons, in arithmetic, and in calls of the functions known here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNSUPPORTED = (
 """Functions of the real server that this server cannot evaluate."""
 
 UNSUPPORTED_NAMESPACES = frozenset({"format", "optional", "cel", "sets", "math", "strings", "base64", "ip", "authorizer"})
-"""Prefixes of functions that this server cannot evaluate: `sets` in `sets.contains(…)`."""
+"""Prefixes of functions that this server cannot evaluate, such as `sets` in `sets.contains(…)`."""
 
 KNOWN = base_functions.keys() | FUNCTIONS.keys()
 
@@ -49,12 +49,16 @@ _TEXTS = types.list_of(STRING)
 
 
 def is_any(kind: CelType) -> bool:
-    """Return whether the type is known only during evaluation, or is one that this server cannot judge."""
+    """Return whether the type matches every type: it is known only during evaluation, or this server cannot determine
+    it.
+    """
     return kind.kind in {"dyn", "unknown"}
 
 
 def same(left: CelType, right: CelType) -> bool:
-    """Return whether two types may be compared for equality, or one may be used as the other."""
+    """Return whether two types match, so that their values may be compared for equality or used in place of each
+    other.
+    """
     if is_any(left) or is_any(right):
         return True
     if left.kind != right.kind:
@@ -65,9 +69,9 @@ def same(left: CelType, right: CelType) -> bool:
 
 
 def ordered(left: CelType, right: CelType) -> bool:
-    """Return whether `<`, `<=`, `>` and `>=` accept these types.
+    """Return whether `<`, `<=`, `>` and `>=` accept values of these two types.
 
-    Only these comparisons may mix numbers of different kinds.
+    These operators are the only ones that accept numbers of two different kinds.
     """
     if is_any(left) or is_any(right):
         return True
@@ -75,7 +79,9 @@ def ordered(left: CelType, right: CelType) -> bool:
 
 
 def arithmetic(sign: str, left: CelType, right: CelType) -> CelType | None:
-    """Return the type of a sum, difference, product and so on; None when the types have no such operation."""
+    """Return the type of the result of the operator `sign` on two types; None if the types do not have this
+    operation.
+    """
     if is_any(left) or is_any(right):
         known = right if is_any(left) else left
         return known if known.kind in {"int", "uint", "double", "string", "bytes", "list"} else UNKNOWN
@@ -121,9 +127,9 @@ _TIME_PARTS = frozenset(
 
 
 def result_of(name: str, target: CelType | None, arguments: Sequence[CelType]) -> CelType | None:
-    """Return the type of a call's result: `unknown` for functions without a signature here.
+    """Return the type of a call's result; `unknown` if the function has no signature here.
 
-    Returns None when the function does not accept such operands.
+    Return None if the function does not accept operands of these types.
     """
     if name == "size":
         measured = arguments[0] if target is None and arguments else target

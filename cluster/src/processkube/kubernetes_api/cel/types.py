@@ -1,7 +1,7 @@
-"""The types that rules see: a structural schema as CEL declares it, with the largest sizes that its data can have.
+"""The types that rules see: a structural schema as CEL declares it, with the maximum sizes of its data.
 
-A cost estimate multiplies these sizes. Where a schema sets no limit, the limit is the size of the largest request (3
-MiB) divided by the smallest item that could fill it. It follows k8s.io/apiserver/pkg/cel/common/schemas.go.
+A cost estimate multiplies these sizes. If a schema sets no limit, the limit is the size of the largest request (3 MiB)
+divided by the size of the smallest item. The module follows k8s.io/apiserver/pkg/cel/common/schemas.go.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SPELLINGS = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CelType:
-    """A type.
+    """A type of CEL.
 
-    `kind` is CEL's name; `dyn` for a type known only during evaluation, `unknown` for one that this server
-    cannot judge. `max_elements` bounds the length of text, lists and maps (0 for others); `min_bytes` is the
-    size of the smallest JSON form.
+    `kind` is CEL's name of the type; `dyn` if the type is known only during evaluation, and `unknown` if this server
+    cannot determine it. `max_elements` is the maximum length of texts, lists and maps (0 for other types). `min_bytes`
+    is the size of the type's smallest value in JSON.
     """
 
     kind: str
@@ -63,14 +63,14 @@ SCALARS = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})
 
 
 def list_of(element: CelType) -> CelType:
-    """Return the type of a list that an expression makes; the schema does not bound its size."""
+    """Return the type of a list that an expression makes. No schema limits the size of such a list."""
     return CelType(kind="list", element=element, min_bytes=2)
 
 
 def declared_type(schema: Object, *, root: bool = False) -> CelType | None:
-    """Return the type of data under a schema; None if rules cannot see the data.
+    """Return the type of the data under a schema; None if rules cannot see the data.
 
-    `root` adds apiVersion, kind and the object's name.
+    If `root`, the type also has apiVersion, kind and the object's name.
     """
     if schema.get(INT_OR_STRING):
         return CelType(kind="dyn", max_elements=_longest_text(schema), min_bytes=1)
@@ -93,7 +93,7 @@ def declared_type(schema: Object, *, root: bool = False) -> CelType | None:
 
 
 def escaped_name(name: str) -> str | None:
-    """Return a field's name as rules spell it; None for a name that rules cannot spell."""
+    """Return a field's name as rules must spell it; None if rules cannot spell it."""
     if not name or name[0].isdigit():
         return None
     if name in _RESERVED:

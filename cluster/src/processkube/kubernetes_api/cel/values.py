@@ -1,4 +1,4 @@
-"""Values of JSON as rules see them."""
+"""Conversion of JSON values to the values that rules see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from processkube.kubernetes_api.schemas.schemas import LIST_TYPE, child_schema, 
 def to_cel(value: Any, schema: Object | None) -> Any:
     """Return a JSON value as CEL sees it under its schema.
 
-    Numbers, times and durations are typed, and field names escaped.
+    Numbers, times and durations get CEL's types, and the names of fields are escaped.
     """
     schema = schema or {}
     if isinstance(value, dict):

@@ -1,5 +1,5 @@
-"""Deletes objects, with finalizers, disruption budgets and collection of garbage and expired events; finds lost nodes.
+"""Deletes objects: with finalizers and disruption budgets, as garbage, and as expired events. Also finds lost nodes.
 
-This package must not delete an object that still has a finalizer. Its danger is a lookup of an owner in the wrong
+This package must not delete an object that still has a finalizer. Its danger is that it looks for an owner in the wrong
 namespace.
 """

@@ -1,4 +1,4 @@
-"""Writes conditions into a status, and the Events that explain them to people."""
+"""Writes the conditions in a status, and the Events that explain these conditions to people."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ _numbers = itertools.count()
 
 
 def condition_of(item: Object, kind: str) -> Object | None:
-    """Return the condition of this type (the object's own, not a copy), or None."""
+    """Return the object's condition of this type, not a copy; None if it has none."""
     found: Object | None = next((one for one in at_path(item, "status", "conditions", default=[]) if one.get("type") == kind), None)
     return found
 
 
 def set_condition(item: Object, condition: Object, now: str) -> None:
-    """Replace the condition of the same type; the transition time changes only if the status does."""
+    """Put the condition in place of the object's condition of the same type. The transition time changes only if the
+    condition's status changes.
+    """
     before = condition_of(item, condition["type"])
     same = before is not None and before["status"] == condition["status"]
     since = before["lastTransitionTime"] if same and before is not None and "lastTransitionTime" in before else now
@@ -29,7 +31,7 @@ def set_condition(item: Object, condition: Object, now: str) -> None:
 
 
 def record_event(resources: Resources, about: Object, *, event_type: str, reason: str, message: str, component: str) -> None:
-    """Create an Event about an object."""
+    """Create an Event about an object. Does nothing if the object's namespace is being deleted."""
     events = resources.registry.find("", "v1", "events")
     assert events is not None
     now = timestamp(resources.clock())

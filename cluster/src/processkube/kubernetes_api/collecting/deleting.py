@@ -1,6 +1,6 @@
-"""Deletion with preconditions, propagation and grace.
+"""Deletion with preconditions, propagation and grace periods.
 
-An object that has to wait for something is marked; any other object is removed at once.
+An object that has to wait for something is marked as being deleted. Any other object is removed at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """`meta.v1.DeleteOptions`, from the body or the query."""
+    """The options of a deletion (`meta.v1.DeleteOptions`), from the request's body or its query."""
 
     dry_run: bool = False
     propagation: str = ""
@@ -33,7 +33,7 @@ class DeleteOptions:
 
 
 def parse_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
-    """Read the options of a deletion. Raises BadRequest for an invalid policy or number."""
+    """Return the options of a deletion. Raises BadRequest for an invalid policy or number."""
     given = body if isinstance(body, dict) else {}
     propagation = given.get("propagationPolicy") or query.get("propagationPolicy") or ""
     if not propagation and given.get("orphanDependents") is not None:
@@ -56,9 +56,9 @@ def parse_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
 
 
 def delete(resources: Resources, kind: ResourceKind, namespace: str, name: str, options: DeleteOptions) -> Written:
-    """Delete an object or mark it as being deleted.
+    """Delete an object, or mark it as being deleted.
 
-    Raises NotFound, Conflict for a failed precondition, Forbidden for an object that must stay.
+    Raises NotFound, Conflict for a failed precondition, and Forbidden for an object that must stay.
     """
     stored = resources.require(kind, namespace, name)
     check_preconditions(kind, stored, options)
@@ -87,7 +87,7 @@ def delete(resources: Resources, kind: ResourceKind, namespace: str, name: str, 
 
 
 def check_preconditions(kind: ResourceKind, stored: Stored, options: DeleteOptions) -> None:
-    """Raise Conflict unless the object has the uid and the version that the options name."""
+    """Raise Conflict unless the object has the uid and the resource version that the options name."""
     metadata = stored.object["metadata"]
     failed = ""
     if options.uid and options.uid != metadata["uid"]:
@@ -104,7 +104,9 @@ def check_preconditions(kind: ResourceKind, stored: Stored, options: DeleteOptio
 
 
 def _propagate(resources: Resources, kind: ResourceKind, metadata: Object, options: DeleteOptions) -> None:
-    """Set the finalizers that make the collector treat the dependents before the object is removed."""
+    """Set the finalizers that tell the garbage collector how to treat the object's dependents before it removes the
+    object.
+    """
     finalizers = list(metadata.get("finalizers", ()))
     if options.propagation:
         finalizers = [name for name in finalizers if name not in {FOREGROUND, ORPHAN}]
@@ -120,9 +122,10 @@ def _propagate(resources: Resources, kind: ResourceKind, metadata: Object, optio
 
 
 def _mark(resources: Resources, kind: ResourceKind, item: Object, options: DeleteOptions) -> bool:
-    """Set the deletion time; return False if an earlier deletion is in progress and this one does not change it.
+    """Set the deletion time and the grace period. Return False if an earlier deletion with a grace period is in
+    progress and the new one does not shorten it.
 
-    A second deletion can only shorten the grace period of the first.
+    A second deletion can only shorten the first one's grace period.
     """
     metadata, now = item["metadata"], resources.clock()
     if metadata.get("deletionTimestamp") is None:

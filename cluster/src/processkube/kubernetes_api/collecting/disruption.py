@@ -1,5 +1,5 @@
-"""PodDisruptionBudgets: computes how many pods may be disrupted, decides about one more eviction, and writes the
-status.
+"""PodDisruptionBudgets: computes how many pods may be disrupted, decides whether one more pod may be evicted, and
+writes the budgets' status.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TooManyBudgets(ApiError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """The numbers of one budget at this moment."""
+    """The numbers of pods of one PodDisruptionBudget at present."""
 
     expected: int
     healthy: int
@@ -59,10 +59,10 @@ class Budget:
 
 
 def measure(resources: Resources, budget: Object) -> Budget:
-    """Count the pods that a budget selects.
+    """Return the numbers of pods for a budget.
 
-    The expected number is the number that the pods' controllers want, even while some of these pods are missing. With
-    an absolute `minAvailable`, it is the number of pods that exist.
+    The expected number is the number of pods that the pods' controllers want, even if some are missing. If
+    `minAvailable` is a number and not a percentage, the expected number is the number of existing pods.
     """
     spec = budget.get("spec", {})
     selector = selector_of_object(spec.get("selector"))
@@ -88,9 +88,9 @@ def _share(percent: str, of: int) -> int:
 
 
 def _expected(resources: Resources, pods: Iterable[Object]) -> int:
-    """Return the number of pods that the pods' controllers want.
+    """Return the number of pods that the controllers of these pods want.
 
-    A pod counts as one if it has no controller, or if its controller has no scale.
+    A pod without a controller counts as one. If a controller has no scale, its existing pods are counted.
     """
     total = 0
     by_controller: dict[str, int] = {}
@@ -111,7 +111,7 @@ def _expected(resources: Resources, pods: Iterable[Object]) -> int:
 
 
 def refuse_violation(resources: Resources, pod: Stored) -> None:
-    """Raise TooManyRequests when the eviction of this pod would violate a budget."""
+    """Raise TooManyRequests if the eviction of this pod would violate its budget."""
     if at_path(pod.object, "status", "phase") in {*FINISHED, "Pending"} or pod.object["metadata"].get("deletionTimestamp"):
         return
     labels = pod.object["metadata"].get("labels")
@@ -134,9 +134,10 @@ def refuse_violation(resources: Resources, pod: Stored) -> None:
 
 
 class DisruptionController:
-    """Keeps the status of every budget up to date. Call `run` as a task; it ends when cancelled.
+    """Keeps the status of all budgets up to date. `run` must run as a task; it ends only when cancelled.
 
-    As in Kubernetes' own controller, a change of a pod affects the budgets that select it now or selected it before.
+    As in Kubernetes' own controller, a change of a pod concerns the budgets that select the pod after the change or
+    selected it before.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -161,7 +162,7 @@ class DisruptionController:
             self._unsubscribe()
 
     def refresh(self) -> None:
-        """Write the status of every budget that was affected by changes since the last call."""
+        """Write the status of all budgets that changes since the previous call concern."""
         concerned, self._concerned = sorted(self._concerned), set()
         for namespace, name in concerned:
             if (stored := self._store.get(BUDGETS, namespace, name)) is not None:
@@ -177,7 +178,7 @@ class DisruptionController:
             self._wake.set()
 
     def _note_budget(self, key: Key, selector: LabelSelector | None) -> None:
-        """Remember a budget's selector; None if the budget was deleted."""
+        """Record a budget's selector; None if the budget was deleted."""
         self._selectors.note(key, selector)
         self._concerned.add(key)
 

@@ -1,5 +1,5 @@
-"""Deletes pods that must leave their node: the node has a NoExecute taint or was deleted, or a client evicts the
-pod.
+"""Deletes pods that must leave their node, because the node has a NoExecute taint, because the node was deleted, or
+because a client evicts the pod.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ NO_EXECUTE = "NoExecute"
 
 
 class Evictions:
-    """Deletes pods because their nodes have taints or were deleted; call `check` repeatedly.
+    """Deletes pods whose nodes have taints or were deleted. `check` must be called repeatedly.
 
-    Times that it remembers between two calls are lost when the process restarts, as in kube-controller-manager.
+    The times that it remembers between two calls are lost when the process restarts, as in kube-controller-manager.
     """
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._tainted_since: dict[str, float] = {}
-        """By the pod's uid: the time since which the pod's node has its taints."""
+        """Uid of a pod → the time since which the pod's node has had NoExecute taints."""
         self._missing_since: dict[str, float] = {}
-        """By node name: the time since which the node is missing."""
+        """Name of a node → the time since which the Node object has been missing."""
 
     def check(self, now: float) -> None:
-        """Delete the pods that must leave at the time `now`, in seconds of a monotonic clock."""
+        """Delete the pods that must leave their node by now. `now` is in seconds of a monotonic clock."""
         nodes = {stored.name: stored.object for stored in self._resources.store.list("nodes")}
         placed = [
             (stored, str(node)) for stored in self._resources.store.list("pods") if (node := at_path(stored.object, "spec", "nodeName"))
@@ -70,7 +70,7 @@ class Evictions:
         self._delete(pod, DeleteOptions())
 
     def _remove(self, pod: Stored) -> None:
-        """Delete a pod at once, without a grace period, because it has no kubelet to wait for."""
+        """Delete a pod at once, without a grace period, because there is no kubelet that could end its processes."""
         if at_path(pod.object, "status", "phase") not in FINISHED:
             item = _disrupted(self._resources, pod, "DeletionByPodGC", "PodGC: node no longer exists")
             item["status"]["phase"] = "Failed"
@@ -84,7 +84,9 @@ class Evictions:
 
 
 def evict(resources: Resources, kind: ResourceKind, pod: Stored, options: DeleteOptions) -> None:
-    """Delete a pod as the Eviction API does, with a condition that gives the reason. No budget is checked."""
+    """Delete a pod as the Eviction API does, and give it a condition with the reason. The pod's budget is not
+    checked.
+    """
     if not options.dry_run:
         check_preconditions(kind, pod, options)
         item = _disrupted(resources, pod, "EvictionByEvictionAPI", "Eviction API: evicting")
@@ -101,7 +103,9 @@ def _disrupted(resources: Resources, pod: Stored, reason: str, message: str) -> 
 
 
 def tolerated_seconds(tolerations: Iterable[Object], taints: Iterable[Object]) -> float | None:
-    """Return the seconds for which a pod may stay on a node with these taints: 0 = not at all, None = without limit."""
+    """Return the seconds for which a pod with these tolerations may stay on a node with these taints; 0 = it must leave
+    at once, None = it may stay forever.
+    """
     given = list(tolerations)
     used: list[Object] = []
     for taint in taints:

@@ -1,4 +1,4 @@
-"""Removes old Events: like the real server, this one drops them an hour after they were last written."""
+"""Removes old Events. Like the real server, this server drops an Event an hour after it was last written."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _SWEEP_SECONDS = 60.0
 
 
 async def expire_events(resources: Resources) -> None:
-    """Sweep once a minute. Run it as a task; it ends only when cancelled."""
+    """Remove expired events once a minute. Must run as a task; it ends only when cancelled."""
     while True:
         sweep(resources)
         await asyncio.sleep(_SWEEP_SECONDS)
 
 
 def sweep(resources: Resources) -> int:
-    """Remove expired events; return the number of removed events."""
+    """Remove expired events. Return the number of removed events."""
     oldest = resources.clock() - EVENT_LIFETIME
     over = [stored for stored in resources.store.list("events") if _last_written(stored.object) < oldest]
     for stored in over:

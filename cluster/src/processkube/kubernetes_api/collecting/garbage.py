@@ -1,7 +1,7 @@
 """Collects garbage: deletes dependents whose owners are gone, and the content of deleted namespaces and definitions.
 
-It follows the changes of the store and processes one object at a time; between two objects it yields, so that requests
-are served meanwhile.
+It follows the changes of the store and processes one object at a time. After each object it yields, so that requests
+are served in between.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAMESPACES, _DEFINITIONS = "namespaces", "customresourcedefinitions.apiextensio
 
 
 class GarbageCollector:
-    """Collects in the background: call `run` as a task; it ends when cancelled.
+    """Collects garbage in the background. `run` must run as a task; it ends only when cancelled.
 
     `settled` waits until nothing is left to do.
     """
@@ -35,9 +35,11 @@ class GarbageCollector:
         self._registry: Registry = resources.registry
         self._dependents: dict[str, set[str]] = {}
         self._gone: dict[tuple[str, ...], None] = {}
-        """References to the owners that were found missing most recently."""
+        """References to the owners that were removed most recently, in order; the values have no meaning."""
         self._undecided: dict[str, Stored] = {}
-        """By uid: the dependents that cannot be judged yet, because the kind of their owner is not served."""
+        """Uid → each dependent whose owner has a kind that is not served. It is not known whether these owners
+        exist.
+        """
         self._waiting: deque[Stored] = deque()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -125,7 +127,9 @@ class GarbageCollector:
             self._undecided.clear()
 
     def _release_from_missing_owners(self, stored: Stored) -> None:
-        """Delete an object if none of its owners exists; otherwise drop its references to missing owners."""
+        """Delete an object if none of its owners exists. If some of its owners exist, drop only the references to
+        missing owners.
+        """
         owners = _references(stored.object)
         if not stored.namespace and any(self._is_namespaced(owner) for owner in owners):
             return  # no owner of a cluster-scoped object can be in a namespace: which one, nobody said
@@ -141,8 +145,8 @@ class GarbageCollector:
             self._delete(stored, _ORPHANING if ORPHAN in finalizers else _FOREGROUND if FOREGROUND in finalizers else _BACKGROUND)
 
     def _owner(self, dependent: Stored, reference: Object) -> Stored | None:
-        """Return the owner that a reference names; None if it does not exist. An object with the same uid but another
-        kind or name is not the owner.
+        """Return the owner that a reference names; None if it does not exist. An object counts only if its uid, kind
+        and name are all as in the reference.
         """
         found = self._store.by_uid(reference["uid"])
         if found is None or found.namespace not in {"", dependent.namespace} or found.name != reference["name"]:
@@ -177,7 +181,7 @@ class GarbageCollector:
             self._drop_finalizer(owner, FOREGROUND)
 
     def _is_lasting(self, dependent: Stored, reference: Object) -> bool:
-        """Return whether an owner exists and is not itself waiting for the deletion of its dependents."""
+        """Return whether the referenced owner exists and does not wait for the deletion of its dependents."""
         found = self._owner(dependent, reference)
         return found is not None and not _waits(found.object)
 
@@ -246,12 +250,14 @@ def _owner_uids(item: Object) -> list[str]:
 
 
 def _type(item: Object) -> tuple[str, str]:
-    """Return group and kind of an object or of a reference's target; a reference may name any version."""
+    """Return group and kind of an object, or of the target of a reference. The version is left out, because a reference
+    may name any version.
+    """
     return item["apiVersion"].rpartition("/")[0], item["kind"]
 
 
 def _waits(item: Object) -> bool:
-    """Return whether an object waits for the deletion of its dependents before it is deleted."""
+    """Return whether an object is deleted only after its dependents (foreground deletion)."""
     return FOREGROUND in item["metadata"].get("finalizers", ())
 
 

@@ -1,8 +1,8 @@
-"""Detects nodes whose kubelet has fallen silent, like the node lifecycle controller of Kubernetes.
+"""Detects nodes whose kubelet has fallen silent, like Kubernetes' node lifecycle controller.
 
-A silent node's condition Ready becomes Unknown, the Ready of its pods becomes False without any other change of the
-pods, and the node gets the taints `node.kubernetes.io/unreachable`. When its kubelet reports again, it corrects the
-conditions and the taints are removed.
+The condition Ready of a silent node becomes Unknown, and the node gets the taints `node.kubernetes.io/unreachable`. The
+condition Ready of its pods becomes False; nothing else changes in the pods. When the kubelet reports again, it corrects
+the conditions, and the taints are removed.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ LONGEST_PAUSE_SECONDS = 1.0
 LEASE_NAMESPACE = "kube-node-lease"
 _LEASES = "leases.coordination.k8s.io"
 _REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-"""The conditions that a kubelet reports."""
+"""The types of the conditions that a kubelet reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Heartbeat:
-    """The last heartbeat of a node, and the time at which this controller first saw it."""
+    """The last heartbeat of a node, and the time at which this controller first saw this heartbeat."""
 
     sign: tuple[str, str]
     seen_at: float
 
 
 class LostNodes:
-    """The node lifecycle, eviction by taints, and removal of the pods of deleted nodes.
+    """The controller of the node lifecycle. It also evicts pods because of taints, and removes the pods of deleted
+    nodes.
 
-    Call `run` as a task; it ends when cancelled.
+    `run` must run as a task; it ends only when cancelled.
     """
 
     def __init__(self, resources: Resources, grace_seconds: float = GRACE_SECONDS) -> None:
@@ -47,10 +48,10 @@ class LostNodes:
         self._evictions = Evictions(resources)
 
     async def run(self) -> None:
-        """Check ten times per grace period.
+        """Check all nodes ten times per grace period, but at least once a second.
 
-        If this process was stopped or starved, that time counts as at most two pauses between checks, because nodes
-        cannot report to it meanwhile.
+        While this process is stopped or gets no CPU time, nodes cannot report to it. Therefore the time between two
+        checks counts as at most two pauses.
         """
         pause = min(LONGEST_PAUSE_SECONDS, self._grace / 10)
         clock = asyncio.get_running_loop().time
@@ -62,7 +63,7 @@ class LostNodes:
             now += min(clock() - began, 2 * pause)
 
     def check(self, now: float) -> None:
-        """Compare every node's heartbeat with its last one; `now` is in seconds of a monotonic clock."""
+        """Compare every node's heartbeat with its previous heartbeat. `now` is in seconds of a monotonic clock."""
         nodes = self._store.list("nodes")
         self._heartbeats = {node.uid: self._heartbeat(node, now) for node in nodes}
         for node in nodes:
@@ -76,8 +77,8 @@ class LostNodes:
         self._evictions.check(now)
 
     def _heartbeat(self, node: Stored, now: float) -> _Heartbeat:
-        """Return the node's heartbeat. The kubelet's times are only compared with each other, because its clock may
-        differ.
+        """Return the node's heartbeat. The times that the kubelet wrote are only checked for changes, because the
+        kubelet's clock may differ from this server's.
         """
         lease = self._store.get(_LEASES, LEASE_NAMESPACE, node.name)
         renewed = at_path(lease.object, "spec", "renewTime", default="") if lease else ""
@@ -120,7 +121,9 @@ class LostNodes:
         self._tell(pod, "Warning", "Node is not ready")
 
     def _taint(self, node: Stored, *, may_evict: bool) -> None:
-        """Give the node the taints that fit its Ready condition. While no node is ready, no node's pods are evicted."""
+        """Give the node the taints that fit its condition Ready. Only if `may_evict`, a lost node gets the taint that
+        evicts its pods.
+        """
         lost = _ready_status(node) == "Unknown"
         wanted = {"NoSchedule": lost, NO_EXECUTE: lost and may_evict}
         before = at_path(node.object, "spec", "taints", default=[])

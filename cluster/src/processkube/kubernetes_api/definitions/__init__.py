@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: the defaults of their fields, and the faults for which the real server would refuse them.
+"""CustomResourceDefinitions: the defaults of their fields, and the faults for which the real server refuses them.
 
-This package must not store definitions. Its danger is a definition that it accepts and a real cluster refuses.
+This package must not store definitions. Its danger is that it accepts a definition that a real cluster refuses.
 """

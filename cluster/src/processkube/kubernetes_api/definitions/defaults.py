@@ -1,6 +1,7 @@
-"""Checks the defaults in a definition, each without filling in nested defaults first.
+"""Checks the default values in a definition. Each default is checked as it is written, without first filling in the
+defaults of schemas below it.
 
-It follows k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting. Rules with `oldSelf` are not evaluated on
+It follows k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting. Rules with `oldSelf` are not evaluated for
 defaults.
 """
 
@@ -17,9 +18,9 @@ from processkube.kubernetes_api.schemas.validation import validate
 
 
 def default_faults(schema: Object, path: str) -> Iterator[Cause]:
-    """Yield the faults of the defaults in a structural schema and in all schemas below it.
+    """Yield the faults of the default values in a structural schema and in the schemas below it.
 
-    Like the real server, this ignores defaults below `additionalProperties`.
+    As in the real server, defaults below `additionalProperties` are not checked.
     """
     if schema.get("default") is not None:
         yield from _faults_of(schema["default"], schema, f"{path}.default")

@@ -1,8 +1,8 @@
-"""Completes CustomResourceDefinitions of users with defaults, and finds their faults.
+"""Fills in the defaults of users' CustomResourceDefinitions, and finds their faults.
 
 It follows k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation, with three differences. Conversion webhooks
-are not offered. Selectable fields and the field paths of rules are not looked up in the schema. At an update, a version
-is checked again even if its schema did not change.
+are not offered. Selectable fields and the field paths of rules are not looked up in the schema. At an update, all
+versions are checked, even if their schemas did not change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STORAGE = "must have exactly one version marked as storage version"
 
 
 def default_definition(crd: Object) -> None:
-    """Fill in the defaults of a definition, in place."""
+    """Fill in the defaults of a definition in place."""
     spec = crd.setdefault("spec", {})
     names = spec.setdefault("names", {})
     names.setdefault("singular", str(names.get("kind", "")).lower())
@@ -38,9 +38,9 @@ def default_definition(crd: Object) -> None:
 
 
 def _without_nulls(schema: Any) -> Any:
-    """Return the schema without members that are null, because null counts as absent.
+    """Return the schema without members whose value is null, because such a member counts as absent.
 
-    Data inside a schema, such as a default, keeps its nulls.
+    Nulls within data, such as a default value, are kept.
     """
     if isinstance(schema, list):
         return [_without_nulls(item) for item in schema]
@@ -53,7 +53,7 @@ _APPROVED = "api-approved.kubernetes.io"
 
 
 def definition_faults(crd: Object, old: Object | None) -> list[Cause]:
-    """Return all faults that keep a definition from being served."""
+    """Return all faults of a definition. `old` is the definition before the write; None at its creation."""
     spec = crd.get("spec", {})
     causes = [*_name_faults(crd, spec), *_spec_faults(spec), *_version_faults(spec), *_names_faults(spec.get("names", {}))]
     if old is not None:
@@ -94,8 +94,8 @@ def _spec_faults(spec: Object) -> Iterator[Cause]:
 
 
 def _version_faults(spec: Object) -> Iterator[Cause]:
-    """Yield the faults of the versions. A member that is equal in all versions is checked once and reported for the
-    whole definition.
+    """Yield the faults of the versions. A member that is equal in all versions is checked only once, and its faults are
+    reported for the whole definition.
     """
     versions = spec.get("versions", [])
     for index, version in enumerate(versions):
@@ -120,9 +120,9 @@ def _version_faults(spec: Object) -> Iterator[Cause]:
 
 
 def _places(versions: list[Object], member: str, shared: str) -> Iterator[tuple[str, Any, Object]]:
-    """Yield path, value and version of a member, for each version that has it.
+    """Yield (path, value, version) of a member for each version that has it.
 
-    A member that is equal in all versions is yielded once, with a path at the level of the definition.
+    If the member is equal in all versions, it is yielded only once, with the path `spec.` followed by `shared`.
     """
     if versions and versions[0].get(member) and all(version.get(member) == versions[0][member] for version in versions):
         yield f"spec.{shared}", versions[0][member], next((version for version in versions if _has_status(version)), versions[0])
@@ -133,7 +133,9 @@ def _places(versions: list[Object], member: str, shared: str) -> Iterator[tuple[
 
 
 def openapi_faults(schema: Object, path: str, *, has_status: bool) -> list[Cause]:
-    """Return all faults of one schema. A check is skipped if an earlier check on which it depends found faults."""
+    """Return all faults of one schema. A check that depends on another check is skipped if the other check found
+    faults.
+    """
     causes = list(root_faults(schema, path, has_status=has_status))
     earlier = structural_faults(schema, path) or list(default_faults(schema, path))
     words = list(schema_faults(schema, path, root=True))

@@ -1,6 +1,6 @@
-"""The definition of LeaderWorkerSets, as in kubernetes-sigs/lws: fields, bounds, defaults and scale.
+"""The definition of LeaderWorkerSets with the fields, bounds, defaults and scale of kubernetes-sigs/lws.
 
-The real definition writes out the schema of a pod template, which is made from the server's own schemas here.
+The real definition spells out the schema of a pod template. This definition takes it from the server's own schemas.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _KEPT = frozenset({"type", "properties", "items", "additionalProperties", "requi
 
 
 def leader_worker_set_definition() -> Object:
-    """Return the CustomResourceDefinition, ready to be applied."""
+    """Return the CustomResourceDefinition of LeaderWorkerSets, ready to be applied."""
     plural, group = "leaderworkersets", "leaderworkerset.x-k8s.io"
     names = {
         "kind": "LeaderWorkerSet",
@@ -95,7 +95,9 @@ def _free() -> Object:
 
 
 def _plain(schema: Any) -> Any:
-    """Return a built-in schema in a form allowed in a definition: quantities may be numbers, and lists have no keys."""
+    """Return the schema of a built-in kind in a form that a definition may have: quantities may be numbers, and lists
+    have no keys.
+    """
     if schema.get("x-kubernetes-int-or-string") or schema.get("format") == "quantity":
         return dict(_SHARE)
     plain = {name: value for name, value in schema.items() if name in _KEPT and not (name == "format" and value == "byte")}

@@ -1,8 +1,8 @@
 """Checks the rules of a definition before any object exists: whether they compile, their type and their maximum cost.
 
-A rule's estimate is multiplied by how often its data can occur: the product of the `maxItems` and `maxProperties`
-around it. A limit that is not set is replaced by the number of items that fits into the largest request. It follows
-k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.
+A rule's estimated cost is multiplied by the number of times its data can occur: the product of `maxItems` and
+`maxProperties` of the schemas around it. If a limit is not set, the number of items that fit into the largest request
+is used. The module follows k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _REMEDY = "(try simplifying the rule, or adding maxItems, maxProperties, and max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    """A schema on the path from the root to the schema of a rule.
+    """A schema on the way from the root to a rule.
 
-    `times`: how often its data can occur; None = without limit.
-    `uncorrelated`: the path of the outermost schema around it whose items cannot be matched with the items before the
-    write; None if there is none.
+    - `times`: the maximum number of times that its data can occur; None = without limit.
+    - `uncorrelated`: the path of the outermost list around it whose items have no keys, so that an item cannot be
+      matched with its old value; None if there is no such list.
     """
 
     schema: Object
@@ -59,9 +59,9 @@ class _Budget:
 
 
 def rule_faults(schema: Object, path: str, known: Sequence[Cause]) -> list[Cause]:
-    """Return the faults of all rules.
+    """Return the faults of all rules of a schema.
 
-    A rule is not checked if the schema has `known` faults at the rule's node or below, because its types would be
+    Rules at a node are skipped if the schema has `known` faults at this node or below it, because its types would be
     meaningless.
     """
     budget = _Budget()
@@ -98,7 +98,9 @@ def _children(node: _Node) -> Iterator[_Node]:
 
 
 def _most_children(schema: Object) -> int | None:
-    """Return the maximum number of values of a child schema in one value of this schema; None = without limit."""
+    """Return the maximum number of values that a child schema can have within one value of this schema; None = without
+    limit.
+    """
     kind, most = schema.get("type"), None
     if kind == "array":
         most = schema.get("maxItems")
@@ -166,7 +168,7 @@ def _too_dear(name: str, cost: int, limit: int) -> str:
 
 
 def _of_rule(path: str, rule: Object, detail: str) -> Cause:
-    """Return a fault of a rule; like the real server, it prints the whole rule as Go spells it."""
+    """Return a fault of a rule. As in the real server, its message contains the whole rule as Go prints it."""
     shown = {
         "Rule": rule.get("rule", ""),
         "Message": rule.get("message", ""),

@@ -1,6 +1,6 @@
-"""The checks that apiextensions makes of a definition's schema beyond its structure.
+"""Checks of a definition's schema that apiextensions makes in addition to the check of its structure.
 
-They cover forbidden keywords, lists that are sets or maps, and the form of rules, as in
+They concern forbidden keywords, lists that are sets or maps, and the form of rules, as in
 ValidateCustomResourceDefinitionOpenAPISchema of k8s.io/apiextensions-apiserver. `definitions.rules` checks whether
 rules compile, and their cost.
 """
@@ -27,7 +27,7 @@ _AT_ROOT_WITH_STATUS = frozenset(
 
 
 def root_faults(schema: Object, path: str, *, has_status: bool) -> Iterator[Cause]:
-    """Yield faults of keywords that are forbidden only at the root."""
+    """Yield the faults for keywords that are forbidden only at the root of a schema."""
     others = sorted(name for name, value in schema.items() if name not in _AT_ROOT_WITH_STATUS and not is_unsaid(name, value))
     if has_status and others:
         detail = f"only {sorted(_AT_ROOT_WITH_STATUS)} fields are allowed at the root of the schema if the status subresource is enabled"
@@ -37,9 +37,10 @@ def root_faults(schema: Object, path: str, *, has_status: bool) -> Iterator[Caus
 
 
 def schema_faults(schema: Object, path: str, *, root: bool = False, no_defaults: str = "", in_metadata: bool = False) -> Iterator[Cause]:
-    """Yield the faults of a schema and all schemas below it.
+    """Yield the faults of a schema and of all schemas below it.
 
-    `no_defaults` names the part of the schema in which a default is forbidden; it is empty if defaults are allowed.
+    `no_defaults` names the part of the schema in which defaults are forbidden, for the message; "" = defaults are
+    allowed here.
     """
     yield from _word_faults(schema, path, no_defaults=no_defaults, in_metadata=in_metadata)
     yield from _below(schema, path, root=root, no_defaults=no_defaults, in_metadata=in_metadata)

@@ -1,4 +1,4 @@
-"""The kinds that the server knows, built in and defined, and how a path finds its kind.
+"""The kinds that the server knows, built-in and defined by users, and the kind to which a path leads.
 
-This package must not read objects. Its danger is two definitions that claim one path.
+This package must not read objects. Its danger is two definitions with the same path.
 """

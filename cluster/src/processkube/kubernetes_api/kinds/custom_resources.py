@@ -1,4 +1,4 @@
-"""The kinds that a valid CustomResourceDefinition defines, and the definition's status once it is served."""
+"""The kinds that a valid CustomResourceDefinition adds, and the status of a definition that is served."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def _kind_of(spec: Object, names: Object, version: Object, storage: str) -> Reso
 
 
 def _with_metadata(schema: Object) -> Object:
-    """Return the schema with the members that every object has. Restrictions of metadata in the definition still
-    apply.
+    """Return the schema with the members that every object has. The definition's own restrictions of metadata are
+    kept.
     """
     properties = dict(schema.get("properties", {}))
     metadata = builtin_schemas.resolved(OBJECT_META)
@@ -79,9 +79,7 @@ def _column(column: Object) -> PrinterColumn:
 
 
 def established_status(crd: Object, time: str) -> Object:
-    """Return the status of a definition that is served. Conditions that were true before keep their transition
-    times.
-    """
+    """Return the status of a definition that is served. Conditions that the definition already has do not change."""
     spec = crd["spec"]
     before = {one["type"]: one for one in at_path(crd, "status", "conditions", default=[])}
     wanted = (

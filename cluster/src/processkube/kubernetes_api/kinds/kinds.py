@@ -1,4 +1,4 @@
-"""The kinds of objects that this server knows: the type that describes a kind, and the built-in kinds."""
+"""The kinds of objects that this server knows: the class that describes a kind, and the built-in kinds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CREATE_ONLY = ("create",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePaths:
-    """The fields with the values of the scale subresource, as dotted JSON paths such as `.spec.replicas`."""
+    """The paths of the fields that the scale subresource shows, as dotted JSON paths such as `.spec.replicas`."""
 
     spec_replicas: str
     status_replicas: str
@@ -25,9 +25,9 @@ class ScalePaths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrinterColumn:
-    """One extra column in a custom resource's table.
+    """An additional column of a custom resource in `kubectl get`.
 
-    Priority 0 is always shown, a higher one only with `-o wide`.
+    A column with the priority 0 is always shown. A column with a higher priority is shown only with `-o wide`.
     """
 
     name: str
@@ -40,7 +40,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceKind:
-    """One kind in one version, with all facts that the generic request path needs to serve it."""
+    """A kind in one version, with everything that the code for all kinds needs to serve it."""
 
     group: str
     version: str
@@ -49,9 +49,9 @@ class ResourceKind:
     singular: str
     namespaced: bool
     schema: Object
-    """Structural schema with references resolved; read-only."""
+    """The structural schema, in which references are resolved; it must not be changed."""
     definition: str = ""
-    """Name of the OpenAPI definition, for built-in kinds."""
+    """Name of the OpenAPI definition of a built-in kind; "" for custom resources."""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     has_status: bool = False
@@ -61,16 +61,16 @@ class ResourceKind:
     selectable_fields: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[str, ...] = ()
-    """Further subresources that have their own code, such as `log` and `eviction` of Pods."""
+    """Names of subresources that have their own code, such as `log` and `eviction` of Pods."""
     custom: bool = False
     rules: RuleTree | None = None
     stored_in: str = ""
-    """The storage key of another kind, if the objects are stored as that kind's: events.k8s.io shares the storage of
-    core Events. Empty otherwise.
+    """The storage key of another kind whose storage this kind shares, as Events of events.k8s.io share the storage of
+    core Events; "" if the kind has its own storage.
     """
     storage_version: str = ""
     definition_schema: Object = field(default_factory=dict)
-    """For custom resources: the schema as the user wrote it, for OpenAPI."""
+    """The schema of a custom resource as the user wrote it, for OpenAPI; empty for built-in kinds."""
 
     @property
     def api_version(self) -> str:
@@ -82,7 +82,9 @@ class ResourceKind:
 
     @property
     def resource(self) -> str:
-        """The plural qualified by the group, as messages and the store use it: `widgets.acme.dev`, `pods`."""
+        """The plural, followed by the group, as in messages and in the store: `widgets.acme.dev`, or `pods` in the core
+        group.
+        """
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property

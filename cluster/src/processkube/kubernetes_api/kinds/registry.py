@@ -1,4 +1,4 @@
-"""The currently served kinds: the built-in kinds, and the kinds of the definitions in the store."""
+"""The kinds that are served now: the built-in kinds, and the kinds of the stored definitions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from processkube.kubernetes_api.objects.objects import Object
 
 
 class Registry:
-    """Kinds by group, version and plural.
+    """The served kinds by group, version and plural.
 
-    `generation` changes with every change of the kinds, so that caches of derived data can be invalidated.
+    `generation` changes with every change of the kinds, so that data derived from them can be computed again.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Registry:
         return next((one for one in self if one.api_version == api_version and one.kind == kind), None)
 
     def by_storage(self, storage: str) -> ResourceKind | None:
-        """Return the kind, in its storage version, whose objects are stored under this key."""
+        """Return the kind whose objects have this storage key, in its storage version; None if there is none."""
         return next((one for one in self if one.resource == storage and one.version == one.storage_version), None) or next(
             (one for one in self if one.storage == storage), None
         )
@@ -37,11 +37,13 @@ class Registry:
         return iter(tuple(self._kinds.values()))
 
     def versions(self) -> list[tuple[str, str]]:
-        """Return (group, version) pairs in the order in which they were added, the core group first."""
+        """Return the served (group, version) pairs in the order in which they were added. The core group comes
+        first.
+        """
         return list(dict.fromkeys((kind.group, kind.version) for kind in self))
 
     def define(self, crd: Object) -> None:
-        """Serve the kinds of a definition, in place of the kinds of its previous content."""
+        """Serve the kinds of a definition. They replace the kinds of the definition's earlier content."""
         self.forget(crd)
         for kind in kinds_of(crd):
             self._add(kind)

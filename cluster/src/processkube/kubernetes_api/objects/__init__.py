@@ -1,4 +1,4 @@
-"""Kubernetes objects as JSON: their parts, names and selectors, and the errors with which the server answers.
+"""Kubernetes objects as JSON: their parts, names and selectors, and the errors of the server's responses.
 
-This package must not know any kind. Its danger is a change of an object in place while other code holds it.
+This package must not know any kind. Its danger is that it changes an object in place while other code holds the object.
 """

@@ -19,7 +19,7 @@ from processkube.kubernetes_api.objects.objects import Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One fault of one field, with the texts of Kubernetes' `field.Error`."""
+    """One fault of one field, in the words of Kubernetes' `field.Error`."""
 
     reason: str
     field: str
@@ -59,7 +59,7 @@ def forbidden_value(field: str, detail: str) -> Cause:
 
 
 def shown(value: Any) -> str:
-    """Return a value as error messages print it: as JSON, but containers by the name of their type."""
+    """Return a value as error messages print it: as JSON, but for a list or an object only the name of its type."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, bool):
@@ -74,7 +74,7 @@ def shown(value: Any) -> str:
 
 
 class ApiError(Exception):
-    """A refusal: HTTP code, machine-readable reason, message and details."""
+    """The base of all refusals of a request, with HTTP code, machine-readable reason, message and details."""
 
     code = 500
     reason = "InternalError"
@@ -138,8 +138,8 @@ class Conflict(ApiError):
 
 
 class Expired(ApiError):
-    """The requested resource version is no longer kept. A list can continue with `continue_token`, from the current
-    state.
+    """Raised for a resource version that the server no longer keeps. With `continue_token` the client can continue its
+    list from the current state.
     """
 
     code, reason = 410, "Expired"
@@ -161,7 +161,7 @@ class UnsupportedMediaType(ApiError):
 
 
 class Invalid(ApiError):
-    """An object has faults; the error lists all of them, field by field."""
+    """Raised for an object with faults. The error lists all of them, field by field."""
 
     code, reason = 422, "Invalid"
 

@@ -1,4 +1,4 @@
-"""Rules for names, labels, the selectors of labels, and the other metadata of an object."""
+"""Rules for names, labels, label selectors, and the other metadata of an object."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def metadata_faults(kind: str, metadata: Object) -> list[Cause]:
 
 
 def label_1035_faults(text: str) -> list[str]:
-    """Return the reason why a text is not a DNS-1035 label; empty if it is a DNS-1035 label."""
+    """Return the reasons why a text is not a DNS-1035 label; empty if it is one."""
     faults = [] if _SERVICE_NAME.fullmatch(text) else [_SERVICE_RULE]
     return [*faults, *(["must be no more than 63 characters"] if len(text) > 63 else [])]
 
 
 def subdomain_faults(text: str) -> list[str]:
-    """Return the reason why a text is not an RFC 1123 subdomain; empty if it is one."""
+    """Return the reasons why a text is not an RFC 1123 subdomain; empty if it is one."""
     faults = [] if _SUBDOMAIN.fullmatch(text) else [_SUBDOMAIN_RULE]
     return [*faults, *(["must be no more than 253 characters"] if len(text) > 253 else [])]
 

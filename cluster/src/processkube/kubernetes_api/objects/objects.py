@@ -1,4 +1,4 @@
-"""The basic operations on API objects: their type, and how they are copied, encoded and given a time."""
+"""Basic operations on API objects: their type, and how they are copied, encoded and dated."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import orjson
 from processkube.json_documents import nests_deeper
 
 Object = dict[str, Any]
-"""One JSON object as decoded from the wire."""
+"""A JSON object, as decoded from a request."""
 
 Clock = Callable[[], datetime]
-"""A function that returns the current moment as a datetime with the time zone UTC."""
+"""A function that returns the current time as a datetime in UTC."""
 
 DEEPEST = 128
-"""Maximum nesting of an object. A real server accepts 10,000 levels, but this server's functions that walk through
-objects are recursive.
+"""Maximum nesting of an object, in levels. A real server accepts 10,000 levels, but this server walks through objects
+with recursive functions.
 """
 
 _LONG_NUMBER = re.compile(rb"\d{19}")
-"""Matches the digits without which a body cannot hold an integer beyond 64 bits."""
+"""A pattern for 19 consecutive digits. A body without them has no integer beyond 64 bits."""
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
@@ -37,13 +37,13 @@ def utc_now() -> datetime:
 
 
 def timestamp(moment: datetime) -> str:
-    """Format a moment in RFC 3339 with whole seconds, as `metav1.Time` prints it."""
+    """Return a time in RFC 3339 with whole seconds, as `metav1.Time` prints it."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Parse an RFC 3339 time, also with fractions and offsets: the inverse of `timestamp`. Raises ValueError for any
-    other text.
+    """Return the time that an RFC 3339 text stands for, also with fractions of seconds and an offset. Raises ValueError
+    for any other text.
     """
     # A time without its zone is not a moment. Newer Pythons read hour 24 as the next day; RFC 3339, section 5.6, has
     # none.
@@ -57,7 +57,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(body: bytes | str) -> Any:
-    """Decode JSON. Raises ValueError (orjson.JSONDecodeError is one) when it is malformed, or deeper than DEEPEST."""
+    """Return the value of a JSON text. Raises ValueError if the text is malformed, or nests deeper than DEEPEST."""
     content = body if isinstance(body, bytes) else body.encode()
     if nests_deeper(content, DEEPEST):
         raise ValueError("exceeded max depth")
@@ -67,9 +67,10 @@ def decode(body: bytes | str) -> Any:
 
 
 def with_64_bit_integers(value: Any) -> Any:
-    """Return the value with every integer beyond 64 bits as a float, which is how Kubernetes decodes it.
+    """Return the value with a float in place of every integer beyond 64 bits. Kubernetes, too, decodes such integers as
+    floats.
 
-    Raises ValueError for an integer that is beyond every float.
+    Raises ValueError for an integer that is too large for a float.
     """
     if isinstance(value, dict):
         return {name: with_64_bit_integers(member) for name, member in value.items()}
@@ -84,13 +85,15 @@ def with_64_bit_integers(value: Any) -> Any:
 
 
 def copy_of(value: Any) -> Any:
-    """Return a deep copy; for JSON data, encoding and decoding is several times faster than copy.deepcopy."""
+    """Return a deep copy of JSON data. It is made by encoding and decoding, which is several times faster than
+    copy.deepcopy.
+    """
     return orjson.loads(orjson.dumps(value))
 
 
 def canonical(value: Any) -> str:
-    """Return a text that is the same for equal JSON values, whatever the order of their keys, for use as a dictionary
-    key.
+    """Return a text for use as a dictionary key. Equal JSON values have the same text, even if the order of their keys
+    differs.
     """
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
@@ -101,7 +104,9 @@ def metadata_of(item: Object) -> Object:
 
 
 def at_path(value: Any, *names: str, default: Any = None) -> Any:
-    """Return the value at these nested keys, or the default if one is missing: `at_path(pod, "status", "phase")`."""
+    """Return the value at these nested keys, such as `at_path(pod, "status", "phase")`; the default if a key is
+    missing.
+    """
     for name in names:
         if not isinstance(value, dict) or name not in value:
             return default
@@ -110,7 +115,7 @@ def at_path(value: Any, *names: str, default: Any = None) -> Any:
 
 
 def generated_name(prefix: str, randomness: random.Random) -> str:
-    """Return the name for a `generateName`: at most 63 characters, the last of them random.
+    """Return a name for a `generateName`. It has at most 63 characters, and the last ones are random.
 
     The random characters include no vowels and no 0, 1 and 3, so that they never spell a word.
     """

@@ -1,4 +1,4 @@
-"""Label and field selectors: parsed once into predicates over objects."""
+"""Label and field selectors, which are parsed once and then applied to objects."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TERM = re.compile(
 )
 _KEY = re.compile(r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
 OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-"""The operators of a `metav1.LabelSelector` object, and their equivalents in the text form."""
+"""Operator of a `metav1.LabelSelector` object → the equivalent operator in a selector's text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """One term of a label selector. Operators: =, !=, in, notin, exists, absent, <, >."""
+    """One term of a label selector. Its operator is =, !=, in, notin, exists, absent, < or >."""
 
     key: str
     operator: str
@@ -57,7 +57,7 @@ _NEVER = Requirement(key="", operator="in")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelSelector:
-    """Terms that must all hold; a selector without terms matches everything."""
+    """A label selector as terms, which must all hold. A selector without terms matches every object."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -66,8 +66,8 @@ class LabelSelector:
         return all(requirement.matches(found) for requirement in self.requirements)
 
     def label(self) -> tuple[str, str] | None:
-        """Key and value of a label that all matched objects have; None if the selector requires no particular label
-        value.
+        """Return key and value of a label that every matched object has; None if the selector requires no particular
+        value of a label.
         """
         for requirement in self.requirements:
             if requirement.operator in {"=", "in"} and len(requirement.values) == 1:
@@ -76,7 +76,7 @@ class LabelSelector:
 
 
 def parse_label_selector(text: str) -> LabelSelector:
-    """Parse a selector such as `app=web,tier in (a, b),!debug`. Raises BadRequest."""
+    """Return the selector in a text such as `app=web,tier in (a, b),!debug`. Raises BadRequest."""
     requirements = []
     position = 0
     while position < len(text.rstrip()):
@@ -104,10 +104,10 @@ def _requirement(found: re.Match[str]) -> Requirement:
 
 
 def selector_of_object(selector: Object | None) -> LabelSelector:
-    """Convert a `metav1.LabelSelector` object (matchLabels, matchExpressions) to a selector.
+    """Return the selector for a `metav1.LabelSelector` object (matchLabels, matchExpressions).
 
-    None selects nothing; an empty selector selects everything. Raises nothing: a term with an unknown operator, which
-    an object in an old state folder may have, matches nothing.
+    For None, the selector matches nothing; for an empty object, it matches everything. A term with an unknown operator
+    matches nothing. Such a term raises no error, because an object in an old state folder may have one.
     """
     if selector is None:
         return LabelSelector(requirements=(_NEVER,))
@@ -125,7 +125,7 @@ def selector_of_object(selector: Object | None) -> LabelSelector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSelector:
-    """Terms of (path, is_equal, value); all must hold."""
+    """A field selector as terms (path, is_equal, value), which must all hold."""
 
     terms: tuple[tuple[str, bool, str], ...] = ()
 
@@ -134,9 +134,9 @@ class FieldSelector:
 
 
 def parse_field_selector(text: str, allowed: Iterable[str]) -> FieldSelector:
-    """Parse a selector such as `metadata.name=x,status.phase!=Running`.
+    """Return the selector in a text such as `metadata.name=x,status.phase!=Running`.
 
-    Raises BadRequest for fields by which this kind cannot be selected.
+    Raises BadRequest for a field by which objects of this kind cannot be selected.
     """
     known = {"metadata.name", "metadata.namespace", *allowed}
     terms = []
@@ -165,7 +165,7 @@ Selects = Callable[[Object], bool]
 
 
 def selects(labels: LabelSelector, fields: FieldSelector) -> Selects | None:
-    """Return one predicate for both selectors, or None when they select everything."""
+    """Return one predicate over objects for both selectors; None if they select every object."""
     if not labels.requirements and not fields.terms:
         return None
     return lambda item: labels.matches(metadata_of(item).get("labels")) and fields.matches(item)

@@ -1,4 +1,4 @@
-"""Reads `builtin_schemas.json` and follows its references, once per process."""
+"""Reads `builtin_schemas.json` and resolves its references, once per process."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _SOURCE = Path(__file__).with_name("builtin_schemas.json")
 
 @cache
 def definitions() -> dict[str, Object]:
-    """Return the schemas by definition name, with references, in the form that OpenAPI publishes. Read-only."""
+    """Return the schemas by definition name, with references, as OpenAPI publishes them. They must not be changed."""
     loaded: dict[str, Object] = decode(_SOURCE.read_bytes())
     return loaded
 
 
 @cache
 def resolved(name: str) -> Object:
-    """Return the schema of one definition, with its target in place of every reference. Read-only, because nodes are
-    shared.
+    """Return the schema of one definition, with every reference replaced by its target. It must not be changed, because
+    schemas share parts.
     """
     schema = _resolve(definitions()[name])
     assert isinstance(schema, dict)

@@ -1,7 +1,7 @@
-"""Decodes objects of built-in kinds the way Go decodes into structs.
+"""Decodes objects of built-in kinds as Go decodes JSON into structs.
 
-It refuses wrong types, drops nulls and unknown members, turns quantities written as numbers into text, and rewrites
-times in UTC.
+It refuses wrong types, drops nulls and unknown members, turns quantities that are written as numbers into text, and
+rewrites times in UTC.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from processkube.kubernetes_api.schemas.schemas import INT_OR_STRING, PRESERVE, 
 from processkube.kubernetes_api.schemas.validation import type_name
 
 _MICRO_TIMES = frozenset({"acquireTime", "eventTime", "lastObservedTime", "renewTime"})
-"""The fields that are a `metav1.MicroTime`. Go reads them by a layout with exactly six digits."""
+"""The fields of the type `metav1.MicroTime`. Go accepts such a time only with exactly six digits after the point."""
 _MICRO = re.compile(r".{19}[.,]\d{6}(Z|[+-]\d\d:\d\d)")
 _GO_TYPES = {"integer": "int32", "boolean": "bool", "array": "[]", "object": "struct", "number": "float64"}
 
 
 def decode_typed(value: Any, schema: Object, *, path: str, struct: str) -> tuple[Any, list[str]]:
-    """Return the decoded value and the paths of unknown members.
+    """Return the decoded value, and the paths of the unknown members that were dropped.
 
-    Raises BadRequest naming the first field of a wrong type.
+    Raises BadRequest, which names the first field of a wrong type.
     """
     unknown: list[str] = []
     return _decode(value, schema, path, struct, unknown), unknown

@@ -1,9 +1,9 @@
-"""Writes `builtin_schemas.json`: structural schemas of the built-in kinds, from the models of the official client.
+"""Writes `builtin_schemas.json`: structural schemas of the built-in kinds, made from the models of the official client.
 
-Run `python -m processkube.kubernetes_api.schemas.generator` after upgrading the `kubernetes` package; a test fails when
-the file and the installed package disagree. The models do not say by which keys lists are merged; the table `LIST_KEYS`
-below does, from the markers `listMapKey` in the types of Kubernetes 1.36. It also has the keys that only a strategic
-merge patch knows (`hostIPs`).
+Run `python -m processkube.kubernetes_api.schemas.generator` after an upgrade of the `kubernetes` package; a test fails
+if the file does not fit the installed package. The models do not contain the keys by which lists are merged. These are
+in the table `LIST_KEYS`, taken from the markers `listMapKey` in the types of Kubernetes 1.36. The table also has keys
+that only a strategic merge patch uses (`hostIPs`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ROOTS = (
 )
 
 OPAQUE = {"V1JSONSchemaProps"}
-"""Models kept as free-form objects: other code checks the definition of a schema."""
+"""Models whose schemas allow any members: other code checks the schemas within a definition."""
 
 LIST_KEYS: dict[tuple[str, str], list[str]] = {
     ("V1PodSpec", "containers"): ["name"],
@@ -103,7 +103,7 @@ LIST_KEYS: dict[tuple[str, str], list[str]] = {
 }
 SETS = {("V1ObjectMeta", "finalizers"), ("V1NodeSpec", "podCIDRs")}
 REPLACED = {("V1PodDisruptionBudgetSpec", "selector")}
-"""Fields that a strategic merge patch replaces as a whole although they are maps."""
+"""Fields that are maps, but that a strategic merge patch replaces as a whole."""
 
 ATOMIC_MAPS = {
     "CoreV1EndpointPort",
@@ -125,8 +125,8 @@ ATOMIC_MAPS = {
     "V1ServiceBackendPort",
     "V1TypedLocalObjectReference",
 }
-"""Models that server-side apply treats as one value, by the markers `structType=atomic` in the types of Kubernetes
-1.36.
+"""Models that server-side apply treats as a single value. They have the marker `structType=atomic` in the types of
+Kubernetes 1.36.
 """
 
 ATOMIC_FIELDS = {("V1PodSpec", "nodeSelector"), ("V1ServiceSpec", "selector")}
@@ -134,7 +134,7 @@ ATOMIC_FIELDS = {("V1PodSpec", "nodeSelector"), ("V1ServiceSpec", "selector")}
 
 QUANTITIES = {"limits", "requests", "capacity", "allocatable", "overhead", "sizeLimit", "allocatedResources", "divisor"}
 NUMBERS_OR_NAMES = {"port", "targetPort", "minAvailable", "maxUnavailable", "maxSurge"}
-"""Fields that the models call `object` and the API calls IntOrString."""
+"""Fields of the type IntOrString in the API, for which the models only say `object`."""
 
 _MODEL = re.compile(r"^([A-Z][a-z]+)?V(1(?:alpha\d+|beta\d+)?)([A-Z].*)$")
 _LIST = re.compile(r"^List\[(.+)\]$")
@@ -151,8 +151,8 @@ _SCALARS: dict[str, dict[str, Any]] = {
 
 
 def definition_name(model: str) -> str:
-    """Return the definition's name: `V1Pod` → `io.k8s.api.v1.Pod`. The names of the two Event kinds have their
-    groups.
+    """Return the definition's name for a model: `V1Pod` → `io.k8s.api.v1.Pod`. Only the names of the two Event kinds
+    contain their groups.
     """
     if found := _MODEL.match(model):
         return f"io.k8s.api.{found[1].lower() + '.' if found[1] else ''}v{found[2]}.{found[3]}"
@@ -160,7 +160,7 @@ def definition_name(model: str) -> str:
 
 
 def build_schemas() -> dict[str, Any]:
-    """Return the schemas by definition name, with references in OpenAPI v3 form; the target of every reference is
+    """Return the schemas by definition name, with references as in OpenAPI v3. The target of every reference is
     included.
     """
     models = importlib.import_module("kubernetes.client.models")

@@ -1,4 +1,4 @@
-"""Applies structural schemas to objects: removes unknown members, and fills in defaults."""
+"""Applies structural schemas to objects: removes unknown members and fills in defaults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPE_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def child_schema(schema: Object, name: str) -> Object | None:
-    """Return the schema of one member of an object, or None if the schema says nothing about it."""
+    """Return the schema of one member of an object; None if the object's schema does not specify the member."""
     found = schema.get("properties", {}).get(name)
     if found is None:
         found = schema.get("additionalProperties")
@@ -30,7 +30,7 @@ def item_schema(schema: Object | None) -> Object | None:
 
 
 def list_keys(schema: Object | None) -> tuple[str, ...]:
-    """Return the keys that identify the items of a list, or () for lists that are replaced as a whole."""
+    """Return the names of the keys that identify a list's items; empty if the list is replaced as a whole."""
     if schema and schema.get(LIST_TYPE) == "map":
         return tuple(schema.get(LIST_KEYS, ()))
     return ()
@@ -39,7 +39,7 @@ def list_keys(schema: Object | None) -> tuple[str, ...]:
 def key_of(item: Any, keys: tuple[str, ...], schema: Object | None) -> tuple[Any, ...]:
     """Return the values of an item's keys.
 
-    A missing key has its default: a port without `protocol` counts as TCP.
+    A missing key has its default; for example, a port without `protocol` has TCP.
     """
     properties = (item_schema(schema) or {}).get("properties", {})
     return tuple(
@@ -49,9 +49,9 @@ def key_of(item: Any, keys: tuple[str, ...], schema: Object | None) -> tuple[Any
 
 
 def prune(value: Any, schema: Object, *, path: str = "", root: bool = False) -> list[str]:
-    """Remove unknown members in place; return their paths.
+    """Remove unknown members in place. Return their paths.
 
-    `root` keeps apiVersion, kind and metadata, which the schema of a custom resource need not mention.
+    If `root`, apiVersion, kind and metadata are kept, even if the schema of a custom resource does not mention them.
     """
     unknown: list[str] = []
     if isinstance(value, dict):
@@ -77,8 +77,8 @@ def prune(value: Any, schema: Object, *, path: str = "", root: bool = False) -> 
 
 
 def apply_defaults(value: Any, schema: Object) -> None:
-    """Fill in defaults in place. A null in a field that is not nullable is replaced by the default, or removed if the
-    field has no default.
+    """Fill in defaults in place. If a field that is not nullable is null, the null is replaced by the default, or
+    removed if there is no default.
     """
     if isinstance(value, dict):
         properties = schema.get("properties", {})

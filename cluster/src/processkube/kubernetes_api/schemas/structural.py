@@ -1,7 +1,7 @@
-"""Checks that a schema is structural: all values it mentions have a type outside of its junctors.
+"""Checks that a schema is structural: every value that it mentions must have a type outside of its junctors.
 
-The junctors are `allOf`, `anyOf`, `oneOf` and `not`. Only under a structural schema is it clear how to prune, default
-and merge. It follows k8s.io/apiextensions-apiserver/pkg/apiserver/schema.
+The junctors are `allOf`, `anyOf`, `oneOf` and `not`. Only a structural schema defines how objects are pruned, defaulted
+and merged. The module follows k8s.io/apiextensions-apiserver/pkg/apiserver/schema.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _OUTSIDE_ONLY = {
     MAP_TYPE: "undefined",
     RULES: "empty",
 }
-"""Members that are allowed only outside of the junctors, and the value that they must have inside."""
+"""Members that are allowed only outside of junctors → the value that they must have inside of junctors."""
 
 
 def structural_faults(schema: Object, path: str) -> list[Cause]:
-    """Return all ways in which a schema is not structural, by path."""
+    """Return the faults that keep a schema from being structural, with their paths."""
     return sorted([*_invariants(schema, path, "root"), *_incomplete(schema, schema, path, path)], key=str)
 
 
@@ -99,7 +99,9 @@ def _embedded_faults(schema: Object, path: str) -> Iterator[Cause]:
 
 
 def _identity_faults(schema: Object, path: str, *, root: bool) -> Iterator[Cause]:
-    """Yield the faults of apiVersion, kind and metadata: a schema may name them, but hardly restrict them."""
+    """Yield the faults of apiVersion, kind and metadata. A schema may mention them with their types. At the root, it
+    must not restrict metadata except for name and generateName.
+    """
     properties = schema.get("properties", {})
     for name in ("kind", "apiVersion"):
         if name in properties and properties[name].get("type") != "string":
@@ -115,17 +117,18 @@ def _identity_faults(schema: Object, path: str, *, root: bool) -> Iterator[Cause
 
 
 def is_unsaid(name: str, value: Any) -> bool:
-    """Return whether a member of a schema has no effect, because its value is empty or false.
+    """Return whether a schema's member has no effect, because its value is empty or false.
 
-    `additionalProperties` is the exception: for it, false and {} have an effect.
+    The exception is `additionalProperties`, where false and {} have an effect.
     """
     return value is None or value in ("", []) or (name != "additionalProperties" and (value is False or value == {}))
 
 
 def _junctor_faults(schema: Object, path: str) -> Iterator[Cause]:
-    """Yield the faults of the junctors of one schema, and of its pattern.
+    """Yield the faults of a schema's junctors, and of its pattern.
 
-    An int-or-string may name its two types in `anyOf`, alone or first in `allOf`.
+    The schema of an int-or-string may list its two types in `anyOf`, either directly or in the first element of
+    `allOf`.
     """
     for junctor in JUNCTORS:
         for index, part in enumerate(schema.get(junctor, ())):
@@ -155,7 +158,9 @@ def _nested_faults(part: Object, path: str) -> Iterator[Cause]:
 
 
 def _incomplete(part: Object, schema: Object, at: str, said_at: str) -> Iterator[Cause]:
-    """Yield faults for values that the junctors of `part` mention and the schema at `said_at` does not specify."""
+    """Yield a fault for each value that the junctor `part` mentions and that the schema at `said_at` does not
+    specify.
+    """
     for said, inner in _junctors(part, said_at):
         yield from _incomplete_part(inner, schema, at, said)
 

@@ -1,4 +1,6 @@
-"""Checks a value against a structural schema; reports each fault with its field path, in the server's words."""
+"""Checks a value against a structural schema. Each fault is reported with its field path, in the real server's
+words.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,11 @@ from processkube.kubernetes_api.objects.objects import Object, canonical, parse_
 from processkube.kubernetes_api.schemas.schemas import EMBEDDED, INT_OR_STRING, LIST_TYPE, item_schema, key_of, list_keys
 
 ABSENT = object()
-"""Stands for a missing old value, because None is a possible value."""
+"""Stands for a missing old value. None cannot stand for it, because None is a possible value."""
 
 
 class PatternInvalid(ValueError):
-    """A pattern that is not a regular expression; the message says why."""
+    """Raised for a pattern that is not a regular expression; the message has the reason."""
 
 
 _QUANTITY = re.compile(r"^[+-]?(\d+(\.\d*)?|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?$")
@@ -38,8 +40,8 @@ _DURATION = re.compile(r"^[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+)$")
 def validate(value: Any, schema: Object, path: str, old: Any = ABSENT) -> list[Cause]:
     """Return all faults of `value`.
 
-    A part equal to its old value is not checked again, so that a schema made stricter does not block changes elsewhere
-    in an object (the real server calls this ratcheting).
+    A part that equals its old value is not checked again (the real server calls this ratcheting). So if a schema is
+    made stricter, an object can still be changed elsewhere.
     """
     if old is not ABSENT and old == value:
         return []
@@ -122,9 +124,9 @@ def _items(count: int) -> str:
 
 
 def _comparable(bound: float, value: float) -> float:
-    """Return the bound in the form in which the real server compares it with a number.
+    """Return the bound with which the real server compares a number.
 
-    For an integer, the real server drops the bound's decimals: 0 passes a minimum of 0.01.
+    For an integer, the real server drops the decimals of the bound; for example, 0 passes a minimum of 0.01.
     """
     return int(bound) if isinstance(value, int) else bound
 
@@ -199,7 +201,7 @@ def _old_items(old: Any, keys: tuple[str, ...], schema: Object) -> dict[str, Any
 
 @cache
 def compiled_pattern(pattern: str) -> Any:
-    """Compile a pattern as Go's regular expressions do. Raises PatternInvalid."""
+    """Return the pattern as a compiled regular expression with Go's syntax. Raises PatternInvalid."""
     options = re2.Options()
     options.log_errors = False
     try:

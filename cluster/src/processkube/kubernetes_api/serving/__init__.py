@@ -1,4 +1,5 @@
-"""HTTP: accounts, TLS, discovery, OpenAPI, tables, and every verb of the API.
+"""HTTP: accounts, TLS, discovery, OpenAPI, tables, and all verbs of the API.
 
-This package must not hold rules about objects; `writing` does. Its danger is a slow handler, which stalls every watch.
+This package must not contain rules about objects; `writing` does. Its danger is a slow handler, which delays every
+watch.
 """

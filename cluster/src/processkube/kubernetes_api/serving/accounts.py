@@ -1,4 +1,4 @@
-"""The accounts that may use the server, their tokens, and a kubeconfig file for each."""
+"""The accounts that may use the server, with their tokens and their kubeconfigs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _WANTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """One account.
+    """One account that may use the server.
 
-    processkube's own accounts are allowed everything, so that its processes need no roles. `obeys_rbac` marks service
-    accounts, which may only do what roles grant them.
+    processkube's own accounts may do everything, so that its processes need no roles. If `obeys_rbac`, the account may
+    do only what roles grant; this is the case for service accounts.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Account:
 
 
 class Accounts:
-    """The accounts of one server. Tokens compare in constant time."""
+    """The server's own accounts. Their tokens are compared in constant time."""
 
     def __init__(self, accounts: Sequence[Account]) -> None:
         self._accounts = tuple(accounts)
@@ -54,9 +54,9 @@ class Accounts:
         return next(account for account in self._accounts if account.name == name)
 
     def authenticate(self, token: str) -> Account | None:
-        """Return the account of a token; None if no account has it.
+        """Return the account with this token; None if no account has it.
 
-        All accounts are compared, so that the duration reveals nothing about the token.
+        The token is compared with those for all accounts, so that the duration of the call reveals nothing about it.
         """
         given = token.encode()
         found = None
@@ -67,9 +67,10 @@ class Accounts:
 
 
 def ensure_accounts(token_file: Path, service_accounts: Sequence[str] = ()) -> Accounts:
-    """Read the token file and add missing accounts: the server's own, and one for each `namespace/name`.
+    """Return the accounts in the token file. Missing accounts are added to the file: the server's own accounts, and an
+    account for each `namespace/name` in `service_accounts`.
 
-    The file's lines are `token,user,name,"groups"`, as in kube-apiserver's token file.
+    A line of the file is `token,user,name,"groups"`, as in kube-apiserver's token file.
     """
     known: dict[str, Account] = {}
     if token_file.exists():
@@ -93,7 +94,7 @@ def _for_service_account(place: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def kubeconfig(url: str, authority: bytes, account: Account) -> bytes:
-    """Return a kubeconfig for one account, with certificates and token embedded."""
+    """Return a kubeconfig for one account. It contains the certificate authority and the token."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",

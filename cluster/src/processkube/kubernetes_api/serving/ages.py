@@ -8,7 +8,7 @@ from processkube.kubernetes_api.objects.objects import parse_timestamp
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as a short text for people: 42s, 3m5s, 8m, 2h13m, 5h, 3d4h, 12d."""
+    """Return a duration as a short text, such as 42s, 3m5s, 8m, 2h13m, 5h, 3d4h or 12d."""
     total = int(seconds)
     if total < 0:
         return "<invalid>" if total < -1 else "0s"

@@ -1,4 +1,4 @@
-"""The columns `kubectl get` shows for built-in kinds, as the real server's printers compute them."""
+"""The columns of built-in kinds in `kubectl get`, computed as the real server's printers compute them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster's certificate authority, and the server certificate that it signs."""
+"""The cluster's certificate authority, and the server certificate signed by it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:
-    """Paths of the PEM files in use."""
+    """The paths of the PEM files that the server uses."""
 
     authority: Path
     certificate: Path
@@ -36,8 +36,8 @@ class Certificates:
 
 
 def ensure_certificates(folder: Path, host: str) -> Certificates:
-    """Return the certificates: those in `folder` that are valid for `host` are reused, missing and nearly expired ones
-    are made.
+    """Return the certificates in `folder`. A certificate that is missing, nearly expired or not valid for `host` is
+    made first.
     """
     folder.mkdir(parents=True, exist_ok=True)
     found = Certificates(authority=folder / "ca.crt", certificate=folder / "apiserver.crt", key=folder / "apiserver.key")

@@ -1,4 +1,6 @@
-"""Discovery documents: the existing groups, versions and resources, one by one and aggregated."""
+"""Discovery documents: the served groups, versions and resources, in separate documents and in one aggregated
+document.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ _FURTHER: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
 
 
 def version_rank(version: str) -> tuple[int, int, int]:
-    """Return a sort key of a Kubernetes version, the best version first: v2, v1, v1beta2, v1beta1, v1alpha1."""
+    """Return a key that sorts the names of Kubernetes versions from best to worst: v2, v1, v1beta2, v1beta1,
+    v1alpha1.
+    """
     found = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     if found is None:
         return (9, 0, 0)
@@ -70,7 +74,7 @@ def _group(name: str, versions: list[str]) -> Object:
 
 
 def resource_list(registry: Registry, group_name: str, version: str) -> Object | None:
-    """Return the resources of one group-version; None if it is not served."""
+    """Return the resources of one group and version; None if the version is not served."""
     kinds = [kind for kind in registry if (kind.group, kind.version) == (group_name, version)]
     if not kinds:
         return None
@@ -113,7 +117,7 @@ def _subresources(kind: ResourceKind) -> dict[str, tuple[str, str, str, tuple[st
 
 
 def aggregated(registry: Registry, *, core: bool, version: str) -> Object:
-    """Return all groups of one of the two trees (`/api` or `/apis`) and their resources, in one document."""
+    """Return one document with all groups and resources below `/api` or below `/apis`."""
     items = []
     for name, versions in _groups(registry).items():
         if (name == "") == core:

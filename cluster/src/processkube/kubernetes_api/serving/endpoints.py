@@ -48,7 +48,7 @@ _RETURNS_DELETED = frozenset({"Pod", "Service", "Namespace", "PersistentVolumeCl
 
 
 class Endpoints:
-    """Handlers for resource URLs. `open_watches` holds the watches to close at shutdown."""
+    """Handlers for the URLs of resources. `open_watches` are the watches that must be closed at shutdown."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -89,7 +89,7 @@ class Endpoints:
         raise not_allowed(request)
 
     async def change(self, request: web.Request, target: Target, account: Account) -> Written:
-        """Handle PUT or PATCH of an object or its status."""
+        """Handle a PUT or PATCH of an object or of its status, and return the result."""
         kind, namespace, name = target.kind, target.namespace, target.name
         options = write_options(request, account.username)
         body = await read_body(request) if request.method == "PUT" else None
@@ -147,10 +147,10 @@ class Endpoints:
         return raw_answer(head_bytes[:-1] + b',"items":[' + b",".join(bodies) + b"]}")
 
     def _list_version(self, request: web.Request, kind: ResourceKind) -> tuple[int, Key | None]:
-        """Return the resource version of the answer to a list request, and the object after which the answer begins
-        (None: from the start).
+        """Return the resource version for the response to a list request, and the key of the object after which the
+        response begins (None: at the first object).
 
-        Raises Expired for a version that cannot be served any more.
+        Raises Expired if the requested version is no longer kept.
         """
         current, oldest = self._store.version, self._store.oldest_resumable(kind.storage)
         text, token = request.query.get("resourceVersion", ""), request.query.get("continue", "")
@@ -234,7 +234,7 @@ class Endpoints:
         return lambda item: transformed(kind, item, output, self._resources.clock())
 
     def close_watches(self, kind: ResourceKind | None = None) -> None:
-        """End all watches, or the watches of one kind that is no longer served."""
+        """End all watches or, if `kind` is given, the watches of this kind."""
         for watch, watched in tuple(self.open_watches.items()):
             if kind is None or watched.resource == kind.resource:
                 watch.close()
@@ -253,7 +253,9 @@ _INCONSISTENT = (
 
 
 def _page(request: web.Request, found: list[Stored], version: int, after: Key | None) -> tuple[list[Stored], Object]:
-    """Return one page of a list, and the list's metadata. Later pages show the state at the time of the first page."""
+    """Return one page of a list, and the list's metadata. The token in the metadata makes later pages show the state at
+    the time of the first page.
+    """
     text = request.query.get("limit", "0") or "0"
     if not text.isdigit():
         raise BadRequest(f'limit: Invalid value: "{text}": it is not a number of objects')
@@ -269,7 +271,9 @@ def _page(request: web.Request, found: list[Stored], version: int, after: Key | 
 
 
 def _token(version: int, last: Key) -> str:
-    """Return the token with which a list continues; the version -1 means that it continues with the current state."""
+    """Return the token with which a client continues a list after the object `last`. With the version -1, the list
+    continues with the current state.
+    """
     return base64.urlsafe_b64encode(encode([version, *last])).decode()
 
 
@@ -306,8 +310,8 @@ def check_list_options(query: Mapping[str, str], *, watch: bool) -> None:
 
 
 def _list_items(kind: ResourceKind, found: list[Stored]) -> list[bytes]:
-    """Return the encoded items of a list. Like Go's typed lists, lists of built-in kinds omit each item's kind and
-    version.
+    """Return the encoded items of a list. As in Go's typed lists, the items of a built-in kind do not contain their
+    kind and version.
     """
     if kind.custom:
         return [one.body if is_stored_form(kind) else encode(to_external(kind, one.object)) for one in found]
@@ -338,8 +342,8 @@ async def _read_patch(request: web.Request) -> Any:
 
 
 def patch_function(media: str, patch: Any, kind: ResourceKind) -> Callable[[Object], object]:
-    """Return the function that applies a patch. Raises UnsupportedMediaType for formats that this kind does not
-    support.
+    """Return the function that applies a patch to an object. Raises UnsupportedMediaType for a patch format that this
+    kind does not support.
     """
     match media:
         case "application/merge-patch+json":

@@ -1,4 +1,4 @@
-"""One HTTP exchange: reads the request and the form of answer that the client wants, and writes the answer."""
+"""One HTTP exchange: reads the request and the form of response that the client wants, and writes the response."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ _GENERIC_AGENT = re.compile(r"^(python|aiohttp|openapi-generator|curl|go-http-cl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """The form of the answer: complete objects, a Table, or metadata only."""
+    """The form of a response: complete objects, a Table, or only metadata."""
 
     form: str = ""
     include: str = "Metadata"
 
 
 def wanted_output(request: web.Request) -> Output:
-    """Read the Accept header. Raises NotAcceptable when it lists no form that can be served."""
+    """Return the form of response that the Accept header requests. Raises NotAcceptable if the server has no form that
+    the header lists.
+    """
     accept = request.headers.get("Accept", "") or "*/*"
     for choice in accept.split(","):
         media, *parameters = (part.strip() for part in choice.split(";"))
@@ -60,7 +62,7 @@ def transformed(kind: ResourceKind, item: Object, output: Output, now: datetime)
 
 
 async def read_body(request: web.Request) -> Any:
-    """Return the decoded body, None when there is no body. Raises BadRequest and UnsupportedMediaType."""
+    """Return the decoded body; None if there is no body. Raises BadRequest and UnsupportedMediaType."""
     body = await request.read()
     if not body:
         return None
@@ -91,7 +93,7 @@ def dry_run(request: web.Request) -> bool:
 
 
 def write_options(request: web.Request, username: str) -> WriteOptions:
-    """Read the options of a write from the query. Raises BadRequest for an invalid value."""
+    """Return the options of a write, from the request's query. Raises BadRequest for an invalid value."""
     query = request.query
     validation = query.get("fieldValidation", FieldValidation.WARN.value) or FieldValidation.WARN.value
     if validation not in set(FieldValidation):
@@ -105,7 +107,9 @@ def write_options(request: web.Request, username: str) -> WriteOptions:
 
 
 def _agent(request: web.Request) -> str:
-    """Return the program's name from its User-Agent; a library that does not name its program counts as nameless."""
+    """Return the name of the client program, from its User-Agent. If the User-Agent only names a library, the program
+    counts as nameless.
+    """
     name = request.headers.get("User-Agent", "").split("/")[0].strip()
     return "" if _GENERIC_AGENT.match(name) else name
 

@@ -1,4 +1,6 @@
-"""Acting as another account: the headers that `kubectl --as` sends, as the filter WithImpersonation interprets them."""
+"""Acting as another account, with the headers that `kubectl --as` sends. The headers are interpreted as by the real
+server's filter WithImpersonation.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ _SERVICE_ACCOUNT, _AUTHENTICATED, _MASTERS = "system:serviceaccount:", "system:a
 
 
 def acting_account(request: web.Request, account: Account, accounts: Accounts, rbac: Rbac) -> Account:
-    """Return the account as which a request acts. Raises Forbidden if the caller may not impersonate that user or those
-    groups.
+    """Return the account as which a request acts. Raises Forbidden if the caller may not impersonate the requested user
+    or groups.
     """
     username, groups = request.headers.get("Impersonate-User", ""), tuple(request.headers.getall("Impersonate-Group", []))
     if not username:

@@ -1,4 +1,6 @@
-"""The part of kubectl's JSONPath that printer columns use: members, indexes, wildcards, and filters by equality."""
+"""The part of kubectl's JSONPath that printer columns use: members, indexes, wildcards, and filters that compare for
+equality.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,14 @@ _STEP = re.compile(
 )
 
 Step = tuple[str, str, str, bool]
-"""A step of a path: (kind, name or path, wanted value, whether a filter keeps equal items (`==`) or unequal items
-(`!=`)).
+"""A step of a path: (kind of the step, name or path, wanted value, is_equal). A filter keeps the items that equal the
+wanted value if is_equal (`==`), and otherwise the other items (`!=`).
 """
 
 
 @cache
 def parse(path: str) -> tuple[Step, ...]:
-    """Parse a path. Raises ValueError for a path that this server cannot follow."""
+    """Return the steps of a path. Raises ValueError for a path that this server does not support."""
     text = path.strip()
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1]
@@ -51,7 +53,7 @@ def parse(path: str) -> tuple[Step, ...]:
 
 
 def find(value: Any, path: str) -> list[Any]:
-    """Return all values at a path; empty when a step of the path is missing."""
+    """Return all values at a path; empty if a step leads nowhere."""
     found = [value]
     for step in parse(path):
         found = [inner for outer in found for inner in _follow(outer, step)]

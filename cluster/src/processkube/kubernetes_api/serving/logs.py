@@ -1,4 +1,4 @@
-"""The source of the text of `kubectl logs`: by default the files that the kubelet writes."""
+"""The source of the text of `kubectl logs`. By default, it is the log files that the kubelet writes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _BLOCK = 64 * 1024
 
 
 class LogSource(Protocol):
-    """A function that yields a container's log as bytes; with `follow`, it continues until the consumer stops it.
+    """A function that yields a container's log as bytes. If `follow`, it also yields what the container writes later.
 
-    If `tail_lines` is None, the log is complete; `previous` asks for the log of the container before the last restart.
-    Raises FileNotFoundError when the container has written nothing yet.
+    `tail_lines` is the number of last lines to yield; None = the whole log. If `previous`, it yields the log of the
+    container before the last restart. Raises FileNotFoundError if the container has written nothing yet.
     """
 
     def __call__(
@@ -24,19 +24,19 @@ class LogSource(Protocol):
 
 
 def log_path(folder: Path, namespace: str, pod: str) -> Path:
-    """Return the file of a pod's log: one per pod, however many containers it has."""
+    """Return the path of a pod's log file. All containers of a pod share one file."""
     return folder / f"{namespace}_{pod}.log"
 
 
 def previous_log_path(folder: Path, namespace: str, pod: str) -> Path:
-    """Return the file with the log of the container that ran before the current one."""
+    """Return the path of the log file of the container that ran before the current one."""
     return folder / f"{namespace}_{pod}.previous"
 
 
 def file_log_source(folder: Path, is_running: Callable[[str, str], bool]) -> LogSource:
-    """Return a source that reads `<folder>/<namespace>_<pod>.log`.
+    """Return a log source that reads `<folder>/<namespace>_<pod>.log`.
 
-    Following ends when `is_running(namespace, pod)` turns false.
+    A followed log ends once `is_running(namespace, pod)` returns False.
     """
 
     async def read(
@@ -61,7 +61,9 @@ def file_log_source(folder: Path, is_running: Callable[[str, str], bool]) -> Log
 
 
 def _read_at(path: Path, position: int) -> tuple[int, bytes]:
-    """Return the next bytes and the position after them. A file that was cut short is followed from its new end."""
+    """Return the position after the next bytes, and these bytes. If the file was shortened, return its new end and no
+    bytes.
+    """
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size < position:
@@ -72,7 +74,9 @@ def _read_at(path: Path, position: int) -> tuple[int, bytes]:
 
 
 def _tail_position(path: Path, lines: int | None) -> int:
-    """Return the position where the last `lines` lines begin, found by reading backwards; None means the whole file."""
+    """Return the position at which the last `lines` lines of the file begin; 0 if `lines` is None. The file is read
+    backwards.
+    """
     with path.open("rb") as file:
         position = file.seek(0, 2)
         if lines is None:

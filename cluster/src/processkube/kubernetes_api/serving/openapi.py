@@ -1,6 +1,6 @@
-"""OpenAPI documents, which kubectl uses to validate, explain and dry-run.
+"""OpenAPI documents, with which kubectl validates and explains objects and makes dry runs.
 
-There is one v3 document per group-version, and one v2 document of all.
+There is one v3 document for each group and version, and one v2 document for everything.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PATCH_TYPES = ("application/apply-patch+yaml", "application/json-patch+json", "
 
 
 class OpenApi:
-    """Builds documents on demand, and keeps them until a kind is added or removed."""
+    """Builds OpenAPI documents when they are requested, and keeps them until a kind is added or removed."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -38,7 +38,7 @@ class OpenApi:
         self._documents: dict[str, bytes] = {}
 
     def index(self) -> Object:
-        """Return `/openapi/v3`: the path of every document, with a hash that changes when the document does."""
+        """Return the document `/openapi/v3`: the path of every v3 document, with a hash of its content."""
         paths = {
             path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashlib.sha256(self.document(path) or b'').hexdigest()}"}
             for path in map(_document_path, self._registry.versions())
@@ -46,7 +46,7 @@ class OpenApi:
         return {"paths": paths}
 
     def second_version(self) -> bytes:
-        """Return `/openapi/v2`, encoded: every kind in one document."""
+        """Return the encoded document `/openapi/v2`, which has all kinds."""
         self._forget_stale()
         if _V2 not in self._documents:
             self._documents[_V2] = encode(merged(_document(self._registry, *pair) for pair in self._registry.versions()))
@@ -58,7 +58,7 @@ class OpenApi:
             self._generation = self._registry.generation
 
     def document(self, path: str) -> bytes | None:
-        """Return the encoded document at `api/v1` or `apis/<group>/<version>`; None if nothing is served there."""
+        """Return the encoded v3 document for `api/v1` or `apis/<group>/<version>`; None if nothing is served there."""
         self._forget_stale()
         if path not in self._documents:
             pair = next((pair for pair in self._registry.versions() if _document_path(pair) == path), None)
@@ -88,7 +88,7 @@ def _document(registry: Registry, group: str, version: str) -> Object:
 
 
 def _add_schema(kind: ResourceKind, schemas: Object) -> str:
-    """Add a kind's schema and all schemas to which it refers; return its name."""
+    """Add a kind's schema and all schemas to which it refers. Return the schema's name."""
     identity = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     if not kind.custom:
         _add_definition(kind.definition, schemas)

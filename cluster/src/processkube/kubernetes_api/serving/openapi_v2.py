@@ -1,7 +1,7 @@
-"""The OpenAPI v2 document of all kinds, made from their v3 documents. JSON only.
+"""The OpenAPI v2 document of all kinds, made from their v3 documents. It is available only as JSON.
 
-A client that accepts only Protobuf is refused, and falls back to v3. Like the real server (apiextensions-apiserver's
-controller/openapi/v2), this one omits everything that v2 cannot express from custom resources' schemas.
+A client that accepts only Protobuf is refused, and then uses v3. As in the real server (apiextensions-apiserver's
+controller/openapi/v2), everything that v2 cannot express is left out of the schemas of custom resources.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _V2_REFERENCE = "#/definitions/"
 
 
 def merged(documents: Iterable[Object]) -> Object:
-    """Return one v2 document merged from many v3 documents."""
+    """Return one v2 document with the content of many v3 documents."""
     paths: Object = {}
     definitions: Object = {}
     for document in documents:
@@ -60,7 +60,9 @@ def _response(response: Object) -> Object:
 
 
 def _schema(schema: Any) -> Any:
-    """Translate a schema to v2. A lone reference inside `allOf` (beside a description) becomes the reference."""
+    """Return a v3 schema as a v2 schema. If `allOf` contains only a reference (beside a description), the schema
+    becomes this reference.
+    """
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:

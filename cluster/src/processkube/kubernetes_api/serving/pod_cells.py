@@ -10,8 +10,8 @@ from processkube.kubernetes_api.writing.pods import FINISHED
 
 
 def _first_containers(pod: Object) -> tuple[list[Object], str]:
-    """Return the states of the init containers as far as the pod has come, and the pod's status; the status is empty
-    once they have all succeeded.
+    """Return the states of the init containers, up to the one that runs or failed, and the pod's status in words. The
+    status is "" once all init containers have succeeded.
     """
     declared = {one["name"]: one for one in at_path(pod, "spec", "initContainers", default=[])}
     seen: list[Object] = []
@@ -32,7 +32,7 @@ def _is_sidecar(container: Object | None) -> bool:
 
 
 def _ending(ended: Object) -> str:
-    """Return the reason of a container's end, in a word."""
+    """Return a word for the reason why a container ended."""
     if ended.get("reason"):
         return str(ended["reason"])
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
@@ -43,8 +43,8 @@ def _true_conditions(pod: Object) -> set[str]:
 
 
 def _counted(pod: Object) -> tuple[list[Object], list[Object], str]:
-    """Return the states of the init containers and of the other containers that count now, and the status while init
-    containers run.
+    """Return three values: the states of the init containers that count now, the states of the other containers that
+    count now, and the pod's status in words while init containers run ("" afterwards).
     """
     seen, initializing = _first_containers(pod)
     if initializing and "Initialized" not in _true_conditions(pod):
@@ -66,7 +66,9 @@ def _runs(container: Object) -> bool:
 
 
 def pod_status(pod: Object, _now: datetime) -> str:
-    """Return the most important reason: an init container's first, then the first one among the other containers."""
+    """Return the pod's status in a word. It names the first container that waits or has ended; init containers come
+    before the other containers.
+    """
     status = pod.get("status", {})
     text = str(status.get("reason") or status.get("phase", "Unknown"))
     if any(one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated" for one in status.get("conditions", ())):

@@ -1,8 +1,8 @@
 """Decodes the few protobuf bodies that kubectl's typed commands send.
 
-They are namespaces, config maps, roles, access reviews and the like. Protobuf does not name fields, so each message is
-a table from field number to name and type. Kinds without a table are answered with 415, as the real server answers
-protobuf for custom resources.
+They are namespaces, config maps, roles, access reviews and similar objects. Protobuf does not name fields, so each
+message is described by a table from field number to name and type. For a kind without a table the response is 415, as
+the real server responds to protobuf for custom resources.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 
 Field = tuple[str, str]
-"""A field: (name, type). Types: string, bytes, int, bool, time, or the name of a message.
+"""A field of a message, as (name, type). The type is string, bytes, int, bool, time, or the name of another message.
 
-`*` means repeated, `map` a map from string to string, `bytemap` a map from string to bytes.
+`*` marks a repeated field, `map` a map from string to string, and `bytemap` a map from string to bytes.
 """
 
 _MESSAGES: dict[str, dict[int, Field]] = {
@@ -107,7 +107,7 @@ _MESSAGES: dict[str, dict[int, Field]] = {
     "Preconditions": {1: ("uid", "string"), 2: ("resourceVersion", "string")},
 }
 _IGNORED = {"ObjectMeta": (4, 5, 6, 7, 8), "v1/Namespace": (3,)}
-"""Fields that the server fills in itself: it ignores values that a client sends for them, as it does in JSON."""
+"""Fields that the server sets itself. Values that a client sends for them are ignored, as they are in JSON."""
 _MESSAGES["v1/DeleteOptions"] = _MESSAGES["DeleteOptions"]
 _MESSAGES["rbac.authorization.k8s.io/v1/ClusterRoleBinding"] = _MESSAGES["rbac.authorization.k8s.io/v1/RoleBinding"]
 
@@ -115,7 +115,7 @@ _MESSAGES["rbac.authorization.k8s.io/v1/ClusterRoleBinding"] = _MESSAGES["rbac.a
 def decode_protobuf(body: bytes) -> Object:
     """Return the object in a Kubernetes protobuf envelope.
 
-    Raises UnsupportedMediaType for kinds without a table, ValueError for broken bytes.
+    Raises UnsupportedMediaType for a kind without a table, and ValueError for malformed bytes.
     """
     if not body.startswith(_MAGIC):
         raise ValueError("the body does not start with the Kubernetes protobuf prefix")
@@ -158,7 +158,7 @@ def _message(body: bytes, name: str) -> Object:
 
 
 def _is_blank(value: int | bytes) -> bool:
-    """Return whether a field holds only zeros, as clients written in Go send for empty structs."""
+    """Return whether a field holds only zeros. Clients written in Go send such fields for empty structs."""
     if isinstance(value, int):
         return value == 0
     try:

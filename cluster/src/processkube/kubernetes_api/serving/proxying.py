@@ -1,8 +1,8 @@
-"""`services/NAME/proxy/PATH`: a request that the API server makes for its caller to a pod behind a Service.
+"""`services/NAME/proxy/PATH`: the API server passes the caller's request on to a pod behind a Service.
 
-Like the real server, it does not pass on credentials (it removes the Authorization header that it has checked itself),
-describes the original request in `X-Forwarded-…` headers, passes the decoded path on, so that a `%2F` in it becomes a
-slash, and removes the CORS headers from the answer. It does not rewrite links in HTML.
+As in the real server, the Authorization header that the server has checked is not passed on. Headers `X-Forwarded-…`
+describe the original request. The path is passed on decoded, so a `%2F` in it becomes a slash. CORS headers are removed
+from the response. Unlike the real server, this one does not rewrite links in HTML.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CONNECT_SECONDS = 30.0
 
 
 class ServiceProxy:
-    """Serves the subresource `proxy` of Services."""
+    """The handler of the subresource `proxy` of Services."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -45,7 +45,9 @@ class ServiceProxy:
         return await _passed_on(request, url)
 
     def _place(self, target: Target) -> tuple[str, str, int]:
-        """Return the scheme, address and port of a pod behind `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`."""
+        """Return the scheme, address and port of a random pod behind the Service that the path names, as `NAME`,
+        `NAME:PORT` or `SCHEME:NAME:PORT`.
+        """
         scheme, name, wanted = _parts(target.name)
         service = self._resources.require(target.kind, target.namespace, name).object
         port = _port(service, name, wanted)
@@ -60,7 +62,9 @@ class ServiceProxy:
 
 
 def _parts(identifier: str) -> tuple[str, str, str]:
-    """Return scheme, name and port of an identifier in the path. Raises BadRequest."""
+    """Return (scheme, name, port) of the Service that the path names. The port is "" if it is not given. Raises
+    BadRequest.
+    """
     parts = identifier.split(":")
     scheme, name, port = ("", *parts, "")[:3] if len(parts) == 1 else ("", *parts) if len(parts) == 2 else (*parts, "")[:3]
     if len(parts) > 3 or scheme not in {"", "http", "https"} or not name:
@@ -69,8 +73,8 @@ def _parts(identifier: str) -> tuple[str, str, str]:
 
 
 def _port(service: dict[str, Any], name: str, wanted: str) -> dict[str, Any] | None:
-    """Return the Service's port with this number or name; its port without a name if no port is given; None if there is
-    no such port.
+    """Return the Service's port with the number or name `wanted`; if that is "", the port without a name. Return None
+    if no port has this name. Raises ServiceUnavailable if no port has this number.
     """
     ports: list[dict[str, Any]] = service["spec"].get("ports") or []
     if wanted.isdecimal():

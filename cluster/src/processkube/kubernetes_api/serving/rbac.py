@@ -1,8 +1,8 @@
-"""RBAC: what Roles and ClusterRoles that are bound to an account allow.
+"""RBAC: what an account may do, by the Roles and ClusterRoles that are bound to it.
 
-The source is https://kubernetes.io/docs/reference/access-authn-authz/rbac/. Missing here: the rule that nobody may
-grant rights beyond his own (`escalate`, `bind`). The rules of an aggregated ClusterRole are gathered at each question;
-in a cluster, a controller writes them into it.
+The source is https://kubernetes.io/docs/reference/access-authn-authz/rbac/. One rule is missing: that nobody may grant
+rights that he does not have himself (`escalate`, `bind`). The rules of an aggregated ClusterRole are collected at each
+check; in a cluster, a controller writes them into the ClusterRole.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from processkube.kubernetes_api.storing.store import Store
 
 _GROUP = "rbac.authorization.k8s.io"
 _DESCRIPTIONS = ("/api", "/apis", "/healthz", "/livez", "/openapi", "/readyz", "/version")
-"""Paths that a cluster's role `system:discovery` lets everybody read, with all paths below."""
+"""Paths that everybody may read, with all paths below them, because of a cluster's role `system:discovery`."""
 _OWN_REVIEWS = {
     ("authorization.k8s.io", "selfsubjectaccessreviews"),
     ("authorization.k8s.io", "selfsubjectrulesreviews"),
     ("authentication.k8s.io", "selfsubjectreviews"),
 }
-"""Resources that a cluster's role `system:basic-user` lets everybody create."""
+"""Resources, as (group, plural), that everybody may create, because of a cluster's role `system:basic-user`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """An action that an account wants to take on a resource. `resource` includes the subresource: `pods/status`."""
+    """An action on a resource that needs a right. `resource` includes the subresource, as in `pods/status`."""
 
     verb: str
     group: str
@@ -39,13 +39,13 @@ class Wish:
 
 
 class Rbac:
-    """Answers every question from the roles and bindings in the store; it caches nothing."""
+    """Checks the rights of accounts. It reads the roles and bindings in the store at every check and caches nothing."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def require(self, account: Account, wish: Wish) -> None:
-        """Raise Forbidden, with a real server's message, if the account may not do this."""
+        """Raise Forbidden, with the real server's message, if the account may not take the action."""
         if self.allows(account, wish):
             return
         plural, _, _ = wish.resource.partition("/")
@@ -59,12 +59,12 @@ class Rbac:
         )
 
     def require_description(self, account: Account, path: str, method: str) -> None:
-        """Raise Forbidden if the account may not use a path that is not a resource."""
+        """Raise Forbidden if the account may not use this method on a path that is not a resource."""
         if not self.allows_path(account, path, method.lower()):
             raise Forbidden(f'forbidden: User "{account.username}" cannot {method.lower()} path "{path}"', details={})
 
     def allows(self, account: Account, wish: Wish) -> bool:
-        """Return whether a rule of a role that is bound to the account covers the wish."""
+        """Return whether the account may take the action."""
         if not account.obeys_rbac or (wish.verb == "create" and (wish.group, wish.resource) in _OWN_REVIEWS):
             return True
         return any(_covers(rule, wish) for rule in self.rules(account, wish.namespace))
@@ -79,7 +79,9 @@ class Rbac:
         return any(_has(rule, "verbs", verb) and _covers_path(rule, path) for rule in self.rules(account, ""))
 
     def rules(self, account: Account, namespace: str) -> Iterator[Object]:
-        """Yield all rules that apply to the account in a namespace; an empty namespace means the whole cluster."""
+        """Yield all rules that apply to the account in a namespace. For the namespace "", yield only the rules that
+        apply to the whole cluster.
+        """
         for binding in self._bindings("clusterrolebindings", ""):
             if _is_subject(binding, account):
                 yield from self._rules_of(binding, "")
@@ -98,7 +100,9 @@ class Rbac:
         return [] if stored is None else self._rules_in(stored.object, frozenset())
 
     def _rules_in(self, role: Object, within: frozenset[str]) -> list[Object]:
-        """Return the rules of a role; `within` are the aggregated roles that led to it."""
+        """Return the rules of a role. If the role is aggregated, they are the rules of the selected roles, except the
+        roles `within`, which are being collected already.
+        """
         aggregation = role.get("aggregationRule")
         if aggregation is None:
             return role.get("rules") or []
@@ -135,7 +139,7 @@ def _covers(rule: Object, wish: Wish) -> bool:
 
 
 def _covers_path(rule: Object, path: str) -> bool:
-    """Return whether a rule covers this path: a `*` stands for the end of a path."""
+    """Return whether a rule covers this path. A `*` at the end of the rule's path stands for any text."""
     listed = rule.get("nonResourceURLs") or []
     return any(path == one or (one.endswith("*") and path.startswith(one.rstrip("*"))) for one in listed)
 

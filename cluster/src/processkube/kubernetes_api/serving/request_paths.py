@@ -1,4 +1,4 @@
-"""Reads request paths: the kind, namespace, name and subresource in a URL."""
+"""Reads request paths: kind, namespace, name and subresource in the URL of a resource."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_SUCH_RESOURCE = "the server could not find the requested resource"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The parts of a resource URL. `name` and `subresource` are empty for collections."""
+    """The parts of a resource's URL. `name` and `subresource` are "" in the URL of a collection."""
 
     kind: ResourceKind
     namespace: str = ""
@@ -27,7 +27,7 @@ class Target:
 
 
 def resource_target(registry: Registry, path: str) -> Target:
-    """Return the target of a path such as `/api/v1/namespaces/default/pods/web/log`. Raises NotFound if it is not
+    """Return the parts of a path such as `/api/v1/namespaces/default/pods/web/log`. Raises NotFound if the path is not
     served.
     """
     parts = [part for part in path.split("/") if part]
@@ -63,12 +63,14 @@ def _split(parts: list[str]) -> tuple[str, str, list[str]]:
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _APPLY = "application/apply-patch"
 _BY_NAME = re.compile(r"(?:^|,)\s*metadata\.name\s*==?\s*([^,=/%\s]+)\s*(?:,|$)")
-"""A field selector with which the real server judges a list or a watch like a request for the object of that name."""
+"""Matches a field selector for one name. The real server checks the rights for a list or a watch with such a selector
+as if the request named this object.
+"""
 
 
 def wishes_of(request: web.Request, target: Target, *, exists: bool) -> list[Wish]:
-    """Return the rights that the request needs. Applying an object that does not exist also needs the right to create
-    it.
+    """Return the rights that the request needs. If it would create an object by PUT or by an apply, it also needs the
+    right to create.
     """
     verbs = [_VERBS.get(request.method, "get")]
     if verbs == ["get"]:
@@ -86,7 +88,7 @@ def wishes_of(request: web.Request, target: Target, *, exists: bool) -> list[Wis
 
 
 def _namespace(target: Target) -> str:
-    """Return the namespace in which access is checked. For a Namespace object it is that namespace itself, as in the
-    real server.
+    """Return the namespace in which rights are checked. As in the real server, it is the namespace itself for a
+    Namespace object.
     """
     return target.name if target.kind.plural == "namespaces" and not target.kind.group else target.namespace

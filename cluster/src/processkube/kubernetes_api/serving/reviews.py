@@ -1,4 +1,4 @@
-"""Answers access and token reviews: who the caller is, what it may do, and to whom a token belongs."""
+"""Responds to access reviews and token reviews: who the caller is, what an account may do, and whose token it is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REASON = "every account of processkube's own is allowed everything"
 def answer_review(
     kind: ResourceKind, review: Object, caller: Account, accounts: Accounts, authenticate: Authenticate, rbac: Rbac
 ) -> Object:
-    """Return the review with its status filled in. Raises Invalid when it asks nothing."""
+    """Return the review with its status filled in. Raises Invalid if the review contains no question."""
     spec = review.get("spec", {})
     match kind.kind:
         case "SelfSubjectAccessReview":
@@ -46,9 +46,7 @@ def answer_review(
 
 
 def _account_named(username: str, groups: tuple[str, ...], accounts: Accounts) -> Account:
-    """Return one of processkube's own accounts by its username, or else an account that may do only what
-    roles allow.
-    """
+    """Return the account with this username: one of processkube's own accounts, or else an account that obeys roles."""
     found = next((account for account in accounts.all() if account.username == username), None)
     return found or Account(name="", username=username, groups=groups, token="", obeys_rbac=True)
 

@@ -1,4 +1,4 @@
-"""The whole server: store, write path, collectors, controllers and HTTP, wired in one place."""
+"""The whole server. This module connects the store, the write path, the collectors, the controllers and HTTP."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _AGGREGATED = {f"g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList": ve
 
 
 class KubernetesApi:
-    """All parts of one server over one state directory. `start` begins its work and `stop` ends it."""
+    """All parts of one server, over one state directory. `start` begins its background jobs, and `stop` ends them."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class KubernetesApi:
         self.lost_nodes = LostNodes(self.resources, node_grace_seconds)
         self.workloads = WorkloadControllers(self.resources)
         self.failure = ""
-        """The problem that ended a background job; empty while all is well."""
+        """The error that ended a background job; "" if none has failed."""
         self._tasks: list[asyncio.Task[None]] = []
         self.store.subscribe(self._follow_definitions)
         self._create_first_namespaces()
@@ -109,10 +109,10 @@ class KubernetesApi:
         self.store.close()
 
     def authenticate(self, token: str, audiences: Collection[str] = (API_AUDIENCE,)) -> Authenticated | None:
-        """Return the account of a token, and the members of `audiences` for which the token is valid; None if it is
-        valid for no audience.
+        """Return the account of a token, and those `audiences` for which the token is valid. Return None if the token
+        is valid for none of them.
 
-        The account is one of the server's own, or a service account.
+        The account is one of the server's own accounts or a service account.
         """
         if (own := self.accounts.authenticate(token)) is None:
             return self.service_accounts.authenticate(token, audiences)
@@ -123,7 +123,9 @@ class KubernetesApi:
         return self.store.get(target.kind.storage, target.namespace, target.name) is not None
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
-        """Record the end of a background job; it is a bug, which the health endpoints report from then on."""
+        """Record the error that ended a background job. Such an error is a bug; from then on, the health endpoints
+        report it.
+        """
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failure = f"{type(error).__name__}: {error}"
             _log.error("background job failed", exc_info=error)
@@ -157,7 +159,7 @@ class KubernetesApi:
 
 
 def create_app(api: KubernetesApi) -> web.Application:
-    """Return the HTTP application, which starts and stops `api` with itself."""
+    """Return the HTTP application for `api`. When the application starts or stops, it starts or stops `api`."""
 
     async def lifetime(_app: web.Application) -> AsyncIterator[None]:
         await api.start()
@@ -237,7 +239,7 @@ async def _review(api: KubernetesApi, request: web.Request, account: Account) ->
 
 
 def _describe(api: KubernetesApi, request: web.Request, path: str) -> web.Response | None:
-    """Return the answer for a path that describes the server itself; None for other paths."""
+    """Return the response for a path that describes the server itself, such as `/version`; None for any other path."""
     parts = [part for part in path.split("/") if part]
     match parts:
         case []:
@@ -305,10 +307,10 @@ async def running_server(
     node_grace_seconds: float = GRACE_SECONDS,
     service_accounts: Sequence[str] = (),
 ) -> AsyncIterator[RunningServer]:
-    """Serve `state_dir` over TLS until the block ends; port 0 takes a free one.
+    """Serve `state_dir` over TLS until the block ends. With port 0, a free port is used.
 
-    A node that is silent for `node_grace_seconds` is lost. Each of `service_accounts`, a `namespace/name`, gets a token
-    and a kubeconfig, and is allowed everything.
+    A node that is silent for `node_grace_seconds` is lost. Each of `service_accounts`, written `namespace/name`, gets a
+    token and a kubeconfig, and may do everything.
 
     Raises InvalidInput for an address on which the server cannot listen.
     """

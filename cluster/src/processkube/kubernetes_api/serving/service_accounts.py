@@ -1,6 +1,8 @@
-"""Tokens of service accounts: issued by the TokenRequest subresource, signed, with an expiry, and bound to the account.
+"""Tokens of service accounts. The subresource `token` (TokenRequest) issues them; they are signed, expire, and are
+bound to the account.
 
-A token is a JSON Web Token as in a cluster, but signed with a secret of this server, because nobody else verifies it.
+A token is a JSON Web Token as in a cluster. But it is signed with a secret of this server, because nobody else verifies
+it.
 """
 
 from __future__ import annotations
@@ -20,19 +22,19 @@ from processkube.private_files import write_private
 
 SERVICE_ACCOUNTS = "serviceaccounts"
 API_AUDIENCE = "https://kubernetes.default.svc"
-"""The audience of a token that names no audience: this server. The tokens of its own accounts have no other
-audience.
+"""The audience that stands for this server. A token that names no audience has this audience, and so do the tokens of
+the server's own accounts.
 """
 
 Authenticated = tuple[Account, tuple[str, ...]]
-"""An account, and the given audiences for which its token is valid."""
+"""An account, and the requested audiences for which its token is valid."""
 
 _USUAL_SECONDS = 3600
 _LEAST_SECONDS = 600
 
 
 class ServiceAccountTokens:
-    """Issues and reads the tokens of one server."""
+    """Issues and verifies the tokens of service accounts."""
 
     def __init__(self, key_file: Path, store: Store, clock: Clock) -> None:
         if not key_file.exists():
@@ -42,7 +44,7 @@ class ServiceAccountTokens:
         self._clock = clock
 
     def answer(self, stored: Stored, request: Object) -> Object:
-        """Return the TokenRequest with a token in its status. Raises Invalid for a lifetime that is too short."""
+        """Return the TokenRequest with a token in its status. Raises Invalid if the requested lifetime is too short."""
         audiences = at_path(request, "spec", "audiences", default=None) or [API_AUDIENCE]
         seconds = at_path(request, "spec", "expirationSeconds", default=None) or _USUAL_SECONDS
         if seconds < _LEAST_SECONDS:
@@ -56,8 +58,8 @@ class ServiceAccountTokens:
         return {**head, "metadata": metadata, "spec": spec, "status": status}
 
     def authenticate(self, token: str, audiences: Collection[str]) -> Authenticated | None:
-        """Return the account of a token that is valid now; None also when its ServiceAccount is gone or was created
-        again.
+        """Return the account of a token, and those `audiences` for which it is valid. Return None if the token is
+        invalid or expired, or if its ServiceAccount was deleted since, even if it was created again.
         """
         head, _, signature = token.rpartition(".")
         if not head or not token.isascii() or not hmac.compare_digest(signature, self._signature(head)):
@@ -81,7 +83,7 @@ class ServiceAccountTokens:
 
 
 def service_account(namespace: str, name: str, uid: str = "") -> Account:
-    """Return the account as which a service account makes requests; it may do what RBAC grants it."""
+    """Return the account for the requests of a service account. It may do only what roles grant."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
     username = f"system:serviceaccount:{namespace}:{name}"
     return Account(name=uid, username=username, groups=groups, token="", obeys_rbac=True)

@@ -1,4 +1,6 @@
-"""Subresources with special rules: scale, a pod's binding, eviction and log, a namespace's finalize, tokens."""
+"""Subresources with special rules: scale; a pod's binding, eviction and log; a namespace's finalize; a service
+account's token.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _UNSUPPORTED_LOG_OPTIONS = ("timestamps", "sinceSeconds", "sinceTime")
 
 
 class Subresources:
-    """Hands `…/<name>/<subresource>` to its handler."""
+    """Passes requests for `…/<name>/<subresource>` to the subresource's handler."""
 
     def __init__(self, resources: Resources, endpoints: Endpoints, log_source: LogSource, service_accounts: ServiceAccountTokens) -> None:
         self._resources = resources

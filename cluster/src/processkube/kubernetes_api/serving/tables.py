@@ -1,4 +1,4 @@
-"""Answers in the form of a Table, which `kubectl get` prints."""
+"""Responses in the form of a Table, which `kubectl get` prints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _AGE = {"name": "Age", "type": "date", "format": "", "description": "Time since 
 
 
 def table(kind: ResourceKind, items: Iterable[Object], *, version: str, include: str, now: datetime) -> Object:
-    """Return a `meta.k8s.io/v1` Table. `include` says what each row has of its object: None, Metadata or Object."""
+    """Return a `meta.k8s.io/v1` Table. `include` says how much of its object each row contains: None, Metadata or
+    Object.
+    """
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

@@ -1,6 +1,7 @@
-"""Reads YAML as the real server does: JSON as JSON, and other text as sigs.k8s.io/yaml converts it to JSON.
+"""Reads YAML as the real server does: JSON is read as JSON, and other text as sigs.k8s.io/yaml converts it to JSON.
 
-Plain scalars follow `resolve` of go-yaml 2, which kubectl and the server use: mostly YAML 1.1.
+Plain scalars are read as by `resolve` of go-yaml 2, which kubectl and the server use. These are mostly the rules of
+YAML 1.1.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _INTEGER = re.compile(r"([-+]?)(0[bB][01]+|0[oO]?[0-7]+|0[xX][0-9a-fA-F]+|0|[1-9
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _FRACTION = re.compile(r"\.[0-9]+(_[0-9]+)*([eE][-+]?[0-9]+)?")
 _WHOLE_BELOW = 1e21
-"""Go writes floats below this without an exponent, so a whole number below it is an integer for a reader of
-the JSON.
+"""The bound below which Go writes floats without an exponent. A whole float below it looks like an integer in JSON, and
+is read as an integer.
 """
 
 
 class _Loader(BoundedLoader):
-    """A loader that, unlike PyYAML's own, reads `1e-05` and `0o7` as numbers, `y` as true, and dates and `1:30` as
-    text.
+    """A loader that differs from PyYAML's own: it reads `1e-05` and `0o7` as numbers, `y` as true, and dates and `1:30`
+    as text.
     """
 
     deepest = DEEPEST
@@ -42,7 +43,7 @@ class _Loader(BoundedLoader):
 
 
 def _number(text: str) -> int | float | None:
-    """Return the number that a plain scalar stands for, or None."""
+    """Return the number that a plain scalar stands for; None if it is not a number."""
     if _NOT_FINITE.fullmatch(text):
         return float(text.lower().replace(".", ""))
     plain = text.replace("_", "")
@@ -69,7 +70,7 @@ _Loader.add_constructor(f"{_TAG}bool", lambda _loader, node: _BOOLEANS.get(node.
 
 
 def read_yaml(body: bytes) -> Any:
-    """Return the JSON value of a body. Raises ValueError if it has none."""
+    """Return the JSON value of a body. Raises ValueError if the body is malformed."""
     try:
         return decode(body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""One stored object in several forms: other versions of a custom resource, Events in their two groups, Scale."""
+"""The forms of one stored object: the versions of a custom resource, Events in their two groups, and Scale."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _EVENT_FIELDS = {
 
 
 def is_stored_form(kind: ResourceKind) -> bool:
-    """Return whether requests of this kind may be answered with the stored bytes."""
+    """Return whether objects of this kind are stored in the form in which they are served."""
     return not kind.stored_in or kind.stored_in == kind.resource if not kind.custom else kind.version == kind.storage_version
 
 
 def to_external(kind: ResourceKind, stored: Object) -> Object:
-    """Return the stored object in the form of this kind; the result shares parts with it."""
+    """Return the stored object in the form of this kind. The result shares parts with the stored object."""
     if is_stored_form(kind):
         return stored
     renamed = {_EVENT_FIELDS.get(name, name): value for name, value in stored.items()} if kind.stored_in else stored
@@ -33,7 +33,7 @@ def to_external(kind: ResourceKind, stored: Object) -> Object:
 
 
 def to_stored(kind: ResourceKind, item: Object) -> Object:
-    """Return the object in the form in which it is stored: the inverse of `to_external`."""
+    """Return the object in the form in which it is stored. This is the inverse of `to_external`."""
     if is_stored_form(kind):
         return item
     if kind.stored_in:
@@ -43,7 +43,7 @@ def to_stored(kind: ResourceKind, item: Object) -> Object:
 
 
 def scale_of(paths: ScalePaths, item: Object) -> Object:
-    """Return the `autoscaling/v1` Scale that belongs to an object."""
+    """Return the `autoscaling/v1` Scale of an object."""
     metadata = item["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: Object = {"replicas": _number_at(item, paths.status_replicas)}
@@ -59,12 +59,12 @@ def scale_of(paths: ScalePaths, item: Object) -> Object:
 
 
 def has_replicas(paths: ScalePaths, item: Object) -> bool:
-    """Return whether an object sets its number of replicas, which an object of a custom kind need not do."""
+    """Return whether an object has a number of replicas. Objects of a custom kind need not have one."""
     return isinstance(_at(item, paths.spec_replicas), int)
 
 
 def set_replicas(paths: ScalePaths, item: Object, replicas: int) -> None:
-    """Write the replica count in place, at the path of the scale subresource."""
+    """Write the number of replicas into the object, at the path that its kind declares for the scale subresource."""
     *way, last = paths.spec_replicas.lstrip(".").split(".")
     for name in way:
         item = item.setdefault(name, {})
@@ -72,7 +72,7 @@ def set_replicas(paths: ScalePaths, item: Object, replicas: int) -> None:
 
 
 def selector_text(selector: Object) -> str:
-    """Return a label selector object in the text form that queries use."""
+    """Return a label selector object as a text, as in a query."""
     parts = []
     for requirement in selector_of_object(selector).requirements:
         values = sorted(requirement.values)

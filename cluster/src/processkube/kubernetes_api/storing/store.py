@@ -1,8 +1,8 @@
-"""Keeps objects in memory, and writes every change to one SQLite file before its writer or any watcher sees it.
+"""Keeps objects in memory. Every change is written to one SQLite file before the change's writer or any watch sees it.
 
-A commit survives `kill -9` of this process (write-ahead log, `synchronous=NORMAL`). A power failure may lose the last
-commits; a local cluster accepts that, because a write then takes a tenth of a millisecond. Objects returned by the
-store are shared and must not be changed.
+A committed change survives `kill -9` of this process (write-ahead log, `synchronous=NORMAL`). A power failure may lose
+the last commits. A local cluster accepts this, because a write takes only a tenth of a millisecond in return. Objects
+that the store returns are shared and must not be changed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from processkube.kubernetes_api.objects.objects import Object, decode, encode, m
 _log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
-"""An object's key, (namespace, name); the namespace of a cluster-scoped object is empty."""
+"""An object's key: (namespace, name). The namespace of a cluster-scoped object is ""."""
 
 Label = tuple[str, str]
-"""A label's key and value."""
+"""A label: (key, value)."""
 
 HISTORY_LENGTH = 2000
-"""Number of events kept per resource for watches that resume; for older versions, the answer is 410 Gone."""
+"""Number of changes kept per resource, from which watches can resume. A watch from an older version gets 410 Gone."""
 FIRST_RESOURCE_VERSION = 100
 
 _TABLES = """
@@ -46,7 +46,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """One object at one resource version, with its encoded form."""
+    """One object at one resource version, also in its encoded form."""
 
     resource: str
     namespace: str
@@ -64,7 +64,7 @@ class Stored:
         return str(metadata_of(self.object).get("uid", ""))
 
     def at(self, version: int) -> Stored:
-        """Return the same object with another resource version: that of the event which removes it."""
+        """Return the same object with another resource version. It is used for the event of the object's deletion."""
         item = {**self.object, "metadata": {**self.object["metadata"], "resourceVersion": str(version)}}
         return replace(self, version=version, object=item, body=encode(item))
 
@@ -74,21 +74,23 @@ class Stored:
 
 @dataclass(slots=True, kw_only=True)
 class StoredChange:
-    """One committed change. Watches with selectors compare the object with `before`."""
+    """One committed change. `before` is the object before the change, with which watches compare their selectors; None
+    for a new object.
+    """
 
     type: EventType
     version: int
     now: Stored
     before: Stored | None
     line: bytes = field(default=b"")
-    """The encoded watch event, made by the first watch that needs it and shared by the others."""
+    """The encoded watch event. The first watch that needs it makes it, and the other watches use it, too."""
 
 
 Listener = Callable[[StoredChange], None]
 
 
 class Store:
-    """The only writer of its file. All methods are called on one thread."""
+    """The store of all objects, and the only writer of its file. All its methods must be called on the same thread."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
@@ -113,8 +115,8 @@ class Store:
         return self._version
 
     def oldest_resumable(self, resource: str) -> int:
-        """Return the oldest resource version from which a watch of this resource can resume without missing
-        a change.
+        """Return the oldest resource version from which a watch of this resource can resume without missing a
+        change.
         """
         return self._floor.get(resource, self._start)
 
@@ -125,7 +127,9 @@ class Store:
         return self._by_uid.get(uid)
 
     def list_at(self, resource: str, version: int, namespace: str = "") -> list[Stored]:
-        """Return the result that `list` had at a version from which a watch of this resource can resume."""
+        """Return the objects that `list` returned at an earlier resource version, which must not be older than
+        `oldest_resumable`.
+        """
         found = dict(self._objects.get(resource, {}))
         for change in reversed(tuple(self.changes_since(resource, version))):
             found.pop(change.now.key, None)
@@ -134,8 +138,8 @@ class Store:
         return [found[key] for key in sorted(found) if not namespace or key[0] == namespace]
 
     def list(self, resource: str, namespace: str = "", label: Label | None = None) -> list[Stored]:
-        """Return all objects of a resource, or, if a namespace or a label is given, the objects with it; sorted by
-        key.
+        """Return the objects of a resource, sorted by key. If a namespace or a label is given, return only the objects
+        that have it.
         """
         found = self._objects.get(resource, {})
         among = found if label is None else self._labelled.get((resource, label), ())
@@ -149,9 +153,9 @@ class Store:
         return tuple(resource for resource, found in self._objects.items() if found)
 
     def put(self, resource: str, namespace: str, name: str, item: Object) -> Stored:
-        """Create or replace an object.
+        """Create or replace an object, and return it as stored.
 
-        Stamps `metadata.resourceVersion` into `item`, which belongs to the store from now on.
+        Sets `metadata.resourceVersion` in `item`. From then on `item` belongs to the store and must not be changed.
         """
         before = self.get(resource, namespace, name)
         version = self._version + 1
@@ -170,7 +174,9 @@ class Store:
         return now
 
     def remove(self, resource: str, namespace: str, name: str) -> Stored:
-        """Delete an object; return what watches see: the object as it was last stored, with the deletion's version."""
+        """Remove an object. Return it as it was last stored, but with the resource version of the deletion, as watches
+        see it.
+        """
         before = self._objects[resource][(namespace, name)]
         version = self._version + 1
         self._commit(
@@ -188,7 +194,9 @@ class Store:
         return (change for change in self._history.get(resource, ()) if change.version > version)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` for every change once it is durable; return the function that ends the subscription."""
+        """Call `listener` for every change after the change was committed. Return the function that ends the
+        subscription.
+        """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

@@ -1,4 +1,4 @@
-"""Watches: the events that one client sees, from which version on, and for how long."""
+"""Watches: the events that a client's watch yields, the version from which it begins, and the time at which it ends."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from processkube.kubernetes_api.storing.store import EventType, Store, Stored, S
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 BACKLOG_LIMIT = 20_000
-"""Number of events that may wait for a slow client before its watch is closed; the client then lists again
-and resumes.
+"""Maximum number of events that may wait for a slow client. If more wait, its watch is closed; the client then lists
+the objects again and begins a new watch.
 """
 
 Transform = Callable[[Object], Object]
@@ -37,11 +37,13 @@ class WatchRequest:
     initial_events: bool | None = None
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     transform: Transform | None = None
-    """Turns each object into a Table or PartialObjectMetadata; None sends objects unchanged."""
+    """A function that turns an object into the form that the client wants (Table or PartialObjectMetadata); None =
+    objects are sent unchanged.
+    """
 
 
 class Watch:
-    """One subscription. Iterate over `lines`; `close` ends it from outside."""
+    """One watch of a client. `lines` yields its events, and `close` ends it."""
 
     def __init__(self, store: Store, request: WatchRequest) -> None:
         self._store = store
@@ -55,7 +57,9 @@ class Watch:
         self._wake.set()
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Yield encoded events, one or more lines at a time, until the timeout, `close`, or an error event."""
+        """Yield encoded events, one or more lines at a time, until the timeout, a call of `close`, or an error
+        event.
+        """
         request = self._request
         resource = request.kind.storage
         unsubscribe = self._store.subscribe(self._note)
@@ -106,8 +110,8 @@ class Watch:
             return
 
     def _start(self) -> int | None:
-        """Return the resource version from which to resume, or None to begin with all existing objects.
-        Raises Expired.
+        """Return the resource version from which the watch resumes; None if it begins with all existing objects. Raises
+        Expired.
         """
         request = self._request
         text = request.resource_version
@@ -145,10 +149,10 @@ class Watch:
         return b"".join(lines), seen
 
     def _event(self, change: StoredChange) -> bytes | None:
-        """Return the event as this watch's selectors see it; None if they do not see it.
+        """Return the encoded event for a change, as the watch's selectors see it; None if they do not see the change.
 
-        An object that no longer matches them appears as deleted, in the state in which it last matched; an object that
-        begins to match appears as added.
+        If an object no longer matches the selectors, the event is a deletion with the object's last matching state. If
+        an object begins to match, the event is an addition.
         """
         request, now = self._request, change.now
         if request.namespace and now.namespace != request.namespace:

@@ -1,4 +1,4 @@
-"""Conditions in the status of a workload: a list with one condition of each type."""
+"""Conditions in the status of a workload. There is one condition of each type."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def without(conditions: Iterable[Object], kind: str) -> list[Object]:
 
 
 def with_condition(conditions: list[Object], condition: Object) -> list[Object]:
-    """Return the conditions with this one in place of the condition of its type; unchanged when status and reason are
-    the same.
+    """Return the conditions with this condition in place of the one of the same type. If the old condition has the same
+    status and reason, return the conditions unchanged.
 
-    The time of the transition changes with the status only.
+    The transition time changes only if the status changes.
     """
     before = condition_in(conditions, condition["type"])
     if before is not None and (before["status"], before.get("reason")) == (condition["status"], condition["reason"]):

@@ -1,4 +1,4 @@
-"""Follows the store and gives each changed workload to its controller, one look at a time."""
+"""Follows the store and passes each changed workload to its controller, one after the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class WorkloadControllers:
-    """All controllers of workloads over one store. Call `run` as a task; it ends when cancelled."""
+    """All controllers of workloads over one store. `run` must run as a task; it ends only when cancelled."""
 
     def __init__(self, resources: Resources) -> None:
         self._store: Store = resources.store
@@ -53,14 +53,14 @@ class WorkloadControllers:
             self._unsubscribe()
 
     async def _step_while_due(self) -> None:
-        """Process all objects whose time has come; between two of them, requests are served."""
+        """Process all objects that are due. After each object, other tasks run, so that requests are served."""
         due = True
         while due:
             due = self.step()
             await asyncio.sleep(0)
 
     def step(self) -> bool:
-        """Process the next object whose time has come; return False when there is none now."""
+        """Process the next object that is due. Return False if no object is due."""
         item = self._queue.take()
         if item is None:
             return False

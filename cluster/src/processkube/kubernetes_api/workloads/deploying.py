@@ -1,4 +1,4 @@
-"""The controllers of Deployments and ReplicaSets: they read the owned objects, and write the decisions."""
+"""The controllers of Deployments and ReplicaSets. They read the owned objects, decide, and write."""
 
 from __future__ import annotations
 
@@ -60,10 +60,12 @@ class ReplicaSets:
         return look_again_at(replica_set, claimed.items, now)
 
     def clear(self, key: Key) -> None:
-        """Do nothing: the garbage collector removes the objects that the ReplicaSet controlled."""
+        """Do nothing, because the garbage collector removes the pods of a ReplicaSet that is gone."""
 
     def _related(self, stored: Stored) -> list[Object]:
-        """Return the pods of all ReplicaSets that have the same controller as this one."""
+        """Return the pods of all ReplicaSets with the same controller; without a controller, the pods of this
+        ReplicaSet.
+        """
         owner = controller_of(stored.object)
         uids = [one["metadata"]["uid"] for one in self._controlled.of(REPLICA_SETS, owner["uid"])] if owner else [stored.uid]
         return [pod for uid in uids for pod in self._controlled.of(PODS, uid)]
@@ -107,14 +109,14 @@ class Deployments:
         return plan.look_again_at
 
     def clear(self, key: Key) -> None:
-        """Do nothing: the garbage collector removes the objects that the Deployment controlled."""
+        """Do nothing, because the garbage collector removes the ReplicaSets of a Deployment that is gone."""
 
     def _has_running_pods(self, uid: str) -> bool:
         return any(not is_finished(pod) for pod in self._controlled.of(PODS, uid))
 
     def _waiting_for(self, pod: Stored) -> Iterator[Key]:
-        """Yield the Deployment of a pod that has ended: with the strategy Recreate, the Deployment waits for
-        that end.
+        """Yield the key of the Deployment of a pod that has ended, because a Deployment with the strategy Recreate
+        waits for this end.
         """
         reference = controller_of(pod.object)
         replica_set = self._store.by_uid(reference["uid"]) if reference else None

@@ -1,6 +1,6 @@
 """The status of a Deployment: counts over its ReplicaSets, and the conditions Available and Progressing.
 
-It follows pkg/controller/deployment/progress.go and sync.go of Kubernetes.
+This module follows pkg/controller/deployment/progress.go and sync.go of Kubernetes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def has_deadline(deployment: Object) -> bool:
 
 
 def note_pause(deployment: Object, now: datetime) -> None:
-    """Record in the status that the rollout pauses, or that it resumes, which restarts its deadline."""
+    """Record in the Deployment's status that its rollout pauses or resumes. When it resumes, its deadline begins
+    again.
+    """
     before = condition_in(deployment["status"].get("conditions", []), PROGRESSING)
     if not has_deadline(deployment) or (before and before["reason"] == _TIMED_OUT):
         return
@@ -51,7 +53,9 @@ def note_pause(deployment: Object, now: datetime) -> None:
 
 
 def counted_status(deployment: Object, replica_sets: Sequence[Object], new: Object | None, now: datetime) -> Object:
-    """Return the status counted from the ReplicaSets' own; of the conditions, only Available is judged."""
+    """Return the Deployment's status with the counts of its ReplicaSets and a new condition Available. The other
+    conditions stay as they are.
+    """
     before, wanted = deployment["status"], replicas_of(deployment)
     available = count_in_status(replica_sets, "availableReplicas")
     counts = {
@@ -76,7 +80,9 @@ def counted_status(deployment: Object, replica_sets: Sequence[Object], new: Obje
 
 
 def rollout_status(deployment: Object, replica_sets: Sequence[Object], new: Object | None, now: datetime) -> Object:
-    """Return the counted status with the progress since the previous status, and the failures of the ReplicaSets."""
+    """Return the result of `counted_status` with the rollout's progress since the previous status and with failures of
+    the ReplicaSets.
+    """
     before = deployment["status"]
     status = counted_status(deployment, replica_sets, new, now)
     was = condition_in(before.get("conditions", []), PROGRESSING)
@@ -105,7 +111,7 @@ def _note_progress(deployment: Object, status: Object, was: Object | None, name:
 
 
 def is_complete(deployment: Object, status: Object) -> bool:
-    """Return whether all replicas have the template and are available, and no other pods are left."""
+    """Return whether all replicas have the Deployment's template and are available, and there are no other pods."""
     wanted = replicas_of(deployment)
     counts = (status.get(name, 0) for name in ("updatedReplicas", "replicas", "availableReplicas"))
     return all(count == wanted for count in counts) and status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
@@ -128,7 +134,9 @@ def _timed_out(deployment: Object, was: Object | None, now: datetime) -> bool:
 
 
 def deadline_of(deployment: Object, status: Object) -> datetime | None:
-    """Return the time after which a rollout without further progress has timed out; None when it has no deadline."""
+    """Return the time at which the rollout times out if it makes no further progress; None if it has no deadline
+    now.
+    """
     was = condition_in(status.get("conditions", []), PROGRESSING)
     if not has_deadline(deployment) or deployment["spec"].get("paused") or was is None:
         return None

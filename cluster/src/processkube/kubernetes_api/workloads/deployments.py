@@ -1,7 +1,8 @@
-"""Deployments: one ReplicaSet per template, scaled against each other until all pods have the newest template.
+"""Deployments: one ReplicaSet per template. The old ReplicaSets are scaled down and the new one up, until all pods have
+the newest template.
 
-It follows pkg/controller/deployment of Kubernetes. As there, one look takes one step, and the writes of a step trigger
-the next look.
+This module follows pkg/controller/deployment of Kubernetes. As in Kubernetes, a controller takes one step each time it
+looks at a Deployment, and the writes of this step make it look again.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ from processkube.kubernetes_api.workloads.rollouts import (
 def decide_deployment(
     deployment: Object, replica_sets: Iterable[Object], with_running_pods: Collection[str], taken_names: Collection[str], now: datetime
 ) -> Plan:
-    """Return the next step of a Deployment.
+    """Return the writes of a Deployment's next step.
 
-    `replica_sets` are the ReplicaSets that it controls. `with_running_pods` has the uids of the ReplicaSets with
-    unfinished pods; `taken_names` are the names of other owners' ReplicaSets.
+    `replica_sets` are the ReplicaSets that the Deployment controls. `with_running_pods` has the uids of the ReplicaSets
+    that have unfinished pods. `taken_names` are the names of the namespace's other ReplicaSets.
     """
     look = _Look(deployment, replica_sets, now)
     if is_deleted(deployment):
@@ -73,7 +74,9 @@ def decide_deployment(
 
 
 class _Look:
-    """Copies of the objects, changed as the step requires; `plan` returns the differences as writes."""
+    """Copies of a Deployment and its ReplicaSets, to which one step's changes are made. `plan` returns the changes as
+    writes.
+    """
 
     def __init__(self, deployment: Object, replica_sets: Iterable[Object], now: datetime) -> None:
         self.now = now
@@ -88,14 +91,14 @@ class _Look:
 
     @property
     def old(self) -> list[Object]:
-        """All ReplicaSets except that of the template, oldest first."""
+        """All ReplicaSets except the one with the Deployment's template, oldest first."""
         return [one for one in self.all if one is not self.new]
 
     def active(self, replica_sets: Iterable[Object]) -> list[Object]:
         return [one for one in replica_sets if replicas_of(one) > 0]
 
     def find_new(self) -> None:
-        """Find the ReplicaSet of the template; its revision number becomes the Deployment's."""
+        """Find the ReplicaSet with the Deployment's template, and give its revision number to the Deployment."""
         self.new = of_template(self.deployment, self.all)
         if self.new is None:
             return
@@ -119,8 +122,8 @@ class _Look:
         return self.new
 
     def roll(self, taken_names: Collection[str]) -> None:
-        """Scale the new ReplicaSet up as far as the surge allows; if it cannot be scaled up, scale the old ReplicaSets
-        down.
+        """Scale the new ReplicaSet up as far as the surge allows. If its size does not change, scale the old
+        ReplicaSets down.
         """
         new = self.make_new(taken_names)
         wanted = replicas_of(self.deployment)
@@ -131,7 +134,7 @@ class _Look:
             self.forget_old()
 
     def recreate(self, taken_names: Collection[str], with_running_pods: Collection[str]) -> None:
-        """End all old pods, then start the new ones."""
+        """Scale the old ReplicaSets to 0. Once all their pods have ended, scale the new ReplicaSet up."""
         lowered = [one for one in self.active(self.old) if self._resize(one, 0)]
         uids = {one["metadata"]["uid"] for one in self.old}
         if lowered or count_in_status(self.old, "replicas") or uids & set(with_running_pods):
@@ -141,8 +144,8 @@ class _Look:
             self.forget_old()
 
     def _lower_old(self, new: Object) -> bool:
-        """Scale the old ReplicaSets down as far as availability allows: first by their unavailable pods, then by
-        others.
+        """Scale the old ReplicaSets down as far as availability allows, first by their unavailable pods. Return whether
+        a size has changed.
         """
         least = replicas_of(self.deployment) - max_unavailable(self.deployment)
         pending = replicas_of(new) - count_in_status([new], "availableReplicas")
@@ -165,7 +168,7 @@ class _Look:
         return lowered > 0
 
     def scale(self) -> None:
-        """Distribute a changed number of replicas over the ReplicaSets, in proportion to their sizes."""
+        """Distribute a changed number of replicas over the ReplicaSets in proportion to their sizes."""
         wanted = replicas_of(self.deployment)
         active = self.active(self.all)
         if len(active) < 2:
@@ -200,7 +203,9 @@ class _Look:
             annotate_replicas(self.deployment, one)
 
     def forget_old(self) -> None:
-        """Delete the oldest ReplicaSets beyond the limit of the history, if they have no pods."""
+        """Delete the oldest of the old ReplicaSets, so that only as many as `revisionHistoryLimit` are left. A
+        ReplicaSet with pods is not deleted.
+        """
         limit = self.deployment["spec"].get("revisionHistoryLimit", NEVER)
         kept = sorted((one for one in self.old if not is_deleted(one)), key=revision_of)
         for one in kept[: max(0, len(kept) - limit)]:
@@ -210,7 +215,7 @@ class _Look:
                 self._deleted.append(one)
 
     def _resize(self, replica_set: Object, size: int) -> bool:
-        """Give a ReplicaSet another size; return False when it already has this size."""
+        """Change the size of a ReplicaSet. Return False if it already has this size."""
         before = replicas_of(replica_set)
         if before == size:
             return False
@@ -229,8 +234,8 @@ class _Look:
         self._events.append(Tell(about=self._deployment, reason="ScalingReplicaSet", message=message))
 
     def plan(self, status: Object) -> Plan:
-        """Return the writes that bring the store to the state of the copies, and the Deployment's status to
-        this one.
+        """Return the writes that change the stored objects into the copies, and the Deployment's status into
+        `status`.
         """
         writes: list[Write] = []
         for one in self.all:

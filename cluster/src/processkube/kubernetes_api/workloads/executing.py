@@ -1,4 +1,4 @@
-"""Carries out what controllers decided, through the write path that clients' requests take too."""
+"""Carries out the decisions of controllers. Their writes take the same path as the writes of clients."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _OPTIONS = WriteOptions(field_manager="kube-controller-manager")
 
 
 class Writer:
-    """The writes of one controller; `component` is its name in events, such as `deployment-controller`."""
+    """The writes of one controller. `component` is the controller's name in events, such as `deployment-controller`."""
 
     def __init__(self, resources: Resources, component: str) -> None:
         self._resources = resources
         self._component = component
 
     def carry_out(self, writes: Iterable[Write]) -> None:
-        """Make the writes in order. Raises ApiError at the first refused write."""
+        """Make the writes in order. Raises ApiError at the first write that is refused."""
         for write in writes:
             self.write(write)
 
     def write(self, write: Write) -> Object:
-        """Make one write and return the resulting object; for an Event, return the object that the Event is about."""
+        """Make one write, and return the resulting object. For an Event, return the object that the Event is about."""
         match write:
             case Tell(about=about):
                 record_event(
@@ -55,10 +55,10 @@ class Writer:
                 return item
 
     def write_for(self, owner: Object, writes: Iterable[Create | Delete]) -> str:
-        """Create and delete an owner's objects and record an event for each; return the reason of the first refusal.
+        """Create and delete objects for their owner, and record an event for each. Stop at the first refused write, and
+        return the reason of the refusal; "" if no write was refused.
 
-        Writes after a refused write wait for the next look. The reason is empty without a refusal, and for a refusal
-        because the namespace is ending.
+        The reason is also "" if a write is refused because the namespace is being deleted.
         """
         for write in writes:
             doing, done = ("Create", "Created") if isinstance(write, Create) else ("Delete", "Deleted")

@@ -1,4 +1,6 @@
-"""Shared by the controllers of workloads: which owner controls which objects, and which owners a change concerns."""
+"""Common code of the controllers of workloads: which owner controls which objects, and which owners a change
+concerns.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +20,34 @@ REVISIONS, CLAIMS = "controllerrevisions.apps", "persistentvolumeclaims"
 
 
 class Refused(Exception):
-    """A write was refused, and the object's status says why; the object must be looked at again later."""
+    """Raised when a write for an object was refused. The object's status has the reason, and the controller must look
+    at the object again later.
+    """
 
 
 class Controller(Protocol):
-    """Looks after the objects of one resource."""
+    """A controller of the objects of one resource."""
 
     resource: str
 
     def concerned(self, change: StoredChange) -> Iterator[Key]:
-        """Yield the objects that must be looked at because of a change of another resource or of their own."""
+        """Yield the keys of the controller's objects at which it must look because of this change."""
         ...
 
     def look(self, stored: Stored) -> datetime | None:
-        """Take the next step for an object; return when to look at it again without a change (None: only after a
-        change).
+        """Take the next step for an object. Return the time at which to look at it again; None = only after a change.
 
-        Raises ApiError or Refused when a write was refused.
+        Raises ApiError or Refused if a write was refused.
         """
         ...
 
     def clear(self, key: Key) -> None:
-        """Do the remaining work for an object that is gone."""
+        """Do the remaining work for an object that was removed."""
         ...
 
 
 class Controlled:
-    """Objects by the uid of their controller. `note` must receive every change."""
+    """An index of objects by the uid of their controller. `note` must be called for every change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -60,7 +63,7 @@ class Controlled:
             self._add(change.now)
 
     def of(self, resource: str, uid: str) -> list[Object]:
-        """Return the objects of a resource whose controller has this uid, by name."""
+        """Return the objects of a resource that the controller with this uid controls, sorted by name."""
         keys = sorted(self._keys.get((resource, uid), ()))
         return [found.object for namespace, name in keys if (found := self._store.get(resource, namespace, name)) is not None]
 
@@ -78,7 +81,7 @@ class Controlled:
 
 
 class Owners:
-    """The objects of one kind that own others by a selector; finds the owners that a change of another object
+    """The objects of one kind that own other objects by a selector. It finds the owners that a change of another object
     concerns.
     """
 
@@ -90,12 +93,12 @@ class Owners:
             self._selectors.note(stored.key, selector_of(stored.object))
 
     def note(self, change: StoredChange) -> None:
-        """Record a change of an owner."""
+        """Record a change of an owner, which may change its selector."""
         self._selectors.note(change.now.key, None if change.type is EventType.DELETED else selector_of(change.now.object))
 
     def concerned(self, change: StoredChange) -> Iterator[Key]:
-        """Yield the owners of the changed object before and after the change; for a new orphan, the owners that may
-        adopt it.
+        """Yield the keys of the owners that the changed object has now and had before. If it has no controller, and is
+        new or has changed labels, also yield the owners whose selectors match it, because they may adopt it.
         """
         for stored in (change.before, change.now):
             if stored is not None and (owner := self._owner(stored)) is not None:
@@ -118,7 +121,7 @@ def selector_of(item: Object) -> LabelSelector:
 
 
 def orphans(store: Store, resource: str, namespace: str, selector: LabelSelector) -> list[Object]:
-    """Return the objects of a namespace that match and have no controller."""
+    """Return the objects of a namespace that the selector matches and that have no controller."""
     found = store.list(resource, namespace, selector.label())
     return [one.object for one in found if controller_of(one.object) is None and selector.matches(dict(one.labels()))]
 

@@ -1,7 +1,8 @@
-"""Jobs: run pods until enough have succeeded, too many have failed or the time is over. Only Jobs without indexes.
+"""Jobs: run pods until enough have succeeded, too many have failed, or the time is over. Indexed Jobs are not
+supported.
 
-It follows pkg/controller/job of Kubernetes. A finished pod keeps a finalizer until the status has counted it. In
-between, the status names the pod as uncounted, so that a crash counts no pod twice.
+This module follows pkg/controller/job of Kubernetes. A finished pod keeps a finalizer until the Job's status has
+counted it. Until then, the status lists the pod as uncounted, so that no pod is counted twice after a crash.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from processkube.kubernetes_api.writing.pods import is_ready
 TRACKING = "batch.kubernetes.io/job-tracking"
 COMPLETE, FAILED = "Complete", "Failed"
 _INTERIM = {"SuccessCriteriaMet": COMPLETE, "FailureTarget": FAILED}
-"""The condition that is set when the outcome is certain, and the condition once all pods have ended."""
+"""Condition that is set as soon as the outcome is certain → condition that is set once all pods have ended."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 10, 600
 
 
 def finished_at(job: Object) -> datetime | None:
-    """Return the time at which a Job completed or failed; None while it runs."""
+    """Return the time at which a Job completed or failed; None if it has not finished."""
     for condition in at_path(job, "status", "conditions", default=[]):
         if condition["type"] in {COMPLETE, FAILED} and condition["status"] == "True":
             return parse_timestamp(condition["lastTransitionTime"])
@@ -33,7 +34,7 @@ def finished_at(job: Object) -> datetime | None:
 
 
 def decide_job(job: Object, pods: Sequence[Object], now: datetime) -> Plan:
-    """Return the next step of a Job. `pods` are the pods that it controls."""
+    """Return the writes of a Job's next step. `pods` are the pods that the Job controls."""
     if (ended := finished_at(job)) is not None:
         return _after_the_end(job, ended, now)
     look = _Look(job, pods, now)
@@ -55,7 +56,7 @@ def _after_the_end(job: Object, ended: datetime, now: datetime) -> Plan:
 
 
 def without_tracking(pod: Object) -> Change:
-    """Return the pod without the finalizer by which its Job counts it."""
+    """Return the write that removes from a pod the finalizer by which its Job counts it."""
     released: Object = copy_of(pod)
     if others := [name for name in released["metadata"].pop("finalizers") if name != TRACKING]:
         released["metadata"]["finalizers"] = others
@@ -67,7 +68,7 @@ def is_tracked(pod: Object) -> bool:
 
 
 class _Look:
-    """The counts at one look, changed as pods are created and deleted."""
+    """The counts of a Job's pods in one step. They change as pods are created and deleted."""
 
     def __init__(self, job: Object, pods: Sequence[Object], now: datetime) -> None:
         self.job, self.pods, self.now = job, pods, now
@@ -81,8 +82,8 @@ class _Look:
         self._count()
 
     def _count(self) -> None:
-        """Count the pods that were named as uncounted and have lost their finalizer; name the pods that have finished
-        since.
+        """Count the pods that the status lists as uncounted and that have lost their finalizer. Then list the pods that
+        have finished since as uncounted.
         """
         tracked = {pod["metadata"]["uid"] for pod in self.pods if is_tracked(pod)}
         named = self.status.get("uncountedTerminatedPods", {})
@@ -99,11 +100,11 @@ class _Look:
         self.status["uncountedTerminatedPods"] = {name: uids for name, uids in uncounted.items() if uids}
 
     def total(self, outcome: str) -> int:
-        """Return the number of pods that have succeeded or failed, counted or not."""
+        """Return the number of pods with this outcome, `succeeded` or `failed`, including uncounted pods."""
         return int(self.status[outcome]) + len(self.status["uncountedTerminatedPods"].get(outcome, ()))
 
     def outcome(self) -> Object | None:
-        """Return the condition that says how the Job ends; None unless that is certain before more pods are created."""
+        """Return the condition with the Job's outcome if the outcome is certain already; otherwise None."""
         for kind in _INTERIM:
             if (said := condition_in(self.status.get("conditions", []), kind)) is not None and said["status"] == "True":
                 return said
@@ -124,7 +125,7 @@ class _Look:
         return restarts >= limit if limit else restarts > 0
 
     def completion(self) -> Object | None:
-        """Return the condition that says that the Job completes."""
+        """Return the condition that the Job completes; None if it does not complete yet."""
         wanted = self.spec.get("completions")
         enough = self.total("succeeded") >= wanted if wanted is not None else self.total("succeeded") > 0
         if not enough or self.active:
@@ -132,7 +133,9 @@ class _Look:
         return self._condition("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods")
 
     def manage(self) -> None:
-        """Create the missing pods, after a pause that grows with the failures, or delete excess pods."""
+        """Create the missing pods, or delete excess pods. After failures, pods are created only after a pause, which
+        grows with the number of failures.
+        """
         wanted = self._wanted()
         if len(self.active) > wanted:
             self._delete(first_to_go(self.active, self.active, len(self.active) - wanted, self.now))
@@ -153,10 +156,10 @@ class _Look:
         return int(min(parallelism, max(0, completions - self.total("succeeded"))))
 
     def _pause_ends(self) -> datetime | None:
-        """Return the time from which the next pod may be created: 10 s after the last failure, and twice as long for
-        each further failure since a success.
+        """Return the time from which the next pod may be created: 10 s after the last failure. The pause doubles with
+        each further failure since the last success. Return None without such a failure.
 
-        It counts the existing pods, which stay until the Job is deleted.
+        The failures are counted from the existing pods, which stay until the Job is deleted.
         """
         ended = sorted((_ended_at(pod, self.now), outcome) for pod in self.pods if (outcome := _outcome_of(pod)))
         failures = 0
@@ -177,7 +180,9 @@ class _Look:
         self.terminating += len(gone)
 
     def plan(self, outcome: Object | None) -> Plan:
-        """Return the writes: pods, then the status, then the finalizers of the pods that the status names."""
+        """Return the writes in order: the pods, the status, and then the removal of finalizers from the pods that the
+        status lists.
+        """
         finished = [pod for pod in self.pods if is_tracked(pod) and pod["metadata"]["uid"] in self._named]
         if outcome is not None:
             self._conclude(outcome)
@@ -221,8 +226,8 @@ class _Look:
 
 
 def _outcome_of(pod: Object) -> str:
-    """Return `succeeded`, `failed` or, for an unfinished pod, "". A deleted pod counts as failed unless it
-    succeeded.
+    """Return the outcome of a pod: `succeeded`, `failed`, or "" if it has not finished. A pod that is being deleted
+    counts as failed unless it has succeeded.
     """
     phase = at_path(pod, "status", "phase")
     if phase == "Succeeded":
@@ -231,8 +236,8 @@ def _outcome_of(pod: Object) -> str:
 
 
 def _ended_at(pod: Object, now: datetime) -> datetime:
-    """Return the end of the last container; if it is unknown, the time when the pod stopped being ready or was deleted,
-    or else `now`.
+    """Return the time at which the pod's last container ended. If it is unknown, return the time of the last change of
+    the pod's readiness, else of its deletion, else `now`.
     """
     ends = [at_path(one, "state", "terminated", "finishedAt") for one in at_path(pod, "status", "containerStatuses", default=[])]
     if ends and all(ends):

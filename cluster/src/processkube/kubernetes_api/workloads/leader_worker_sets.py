@@ -1,8 +1,8 @@
-"""LeaderWorkerSets: groups of pods, each with a leader and workers that start and end together.
+"""LeaderWorkerSets: groups of pods. Each group has a leader and workers, which start and end together.
 
-It follows pkg/controllers and pkg/webhooks of kubernetes-sigs/lws (API leaderworkerset.x-k8s.io/v1). A set makes a
-headless Service and a StatefulSet of leaders; each leader gets a StatefulSet of its workers, which ends with the
-leader. Not implemented: revisions of its own (the StatefulSet of leaders rolls a changed template out), surge,
+This module follows pkg/controllers and pkg/webhooks of kubernetes-sigs/lws (API leaderworkerset.x-k8s.io/v1). A set
+makes a headless Service and a StatefulSet of leaders. Each leader gets a StatefulSet of its workers, which is deleted
+with the leader. Not implemented: separate revisions (the StatefulSet of leaders rolls a changed template out), surge,
 subgroups, exclusive topologies, a Service for each group, TPUs, gang schedulers.
 """
 
@@ -27,8 +27,8 @@ _RECREATES = frozenset({"RecreateGroupOnPodRestart", "RecreateGroupAfterStart"})
 def decide_leader_worker_set(
     item: Object, service: Object | None, leaders: Object | None, pods: Sequence[Object], workers: Mapping[str, Object], now: str
 ) -> Plan:
-    """Return the next step of a set. `leaders` is its StatefulSet, `workers` are the StatefulSets of its groups by the
-    leader's name, `pods` are the pods of all groups; `now` is RFC 3339.
+    """Return the writes of a set's next step. `leaders` is its StatefulSet of leaders; `workers` are the StatefulSets
+    of workers by the name of their leader; `pods` are the pods of all groups. `now` is in RFC 3339.
     """
     if is_deleted(item) or (leaders is not None and is_deleted(leaders)):
         return Plan()
@@ -50,7 +50,9 @@ def decide_leader_worker_set(
 
 
 def _differs(leaders: Object, wanted: Object) -> bool:
-    """Return whether the set was changed since its StatefulSet was written; the StatefulSet's defaults do not count."""
+    """Return whether the set was changed since its StatefulSet of leaders was written. Only the template's revision and
+    the number of replicas are compared.
+    """
     revision = leaders["metadata"].get("labels", {}).get(REVISION)
     return bool(revision != wanted["metadata"]["labels"][REVISION] or leaders["spec"].get("replicas") != wanted["spec"]["replicas"])
 
@@ -75,7 +77,9 @@ def _restarts_its_group(item: Object, pod: Object) -> bool:
 
 
 def _belongs(worker: Object, leader: Object, workers: Mapping[str, Object]) -> bool:
-    """Return whether a worker belongs to this leader's group, and not to an earlier leader of the same name."""
+    """Return whether a worker belongs to the group of this leader, and not to the group of an earlier leader with this
+    name.
+    """
     of_group = workers.get(leader["metadata"]["name"])
     return of_group is not None and is_controlled_by(worker, of_group) and is_controlled_by(of_group, leader)
 
@@ -170,8 +174,8 @@ def _are_available(workers: Object | None) -> bool:
 
 
 def _conditions(item: Object, before: list[Object], *, is_available: bool, now: str) -> list[Object]:
-    """Return the conditions Available and Progressing, of which one is true; a condition that was never true is left
-    out.
+    """Return the conditions Available and Progressing, of which exactly one is true. A condition that was never true is
+    left out.
     """
     said = {"Available": ("AllGroupsReady", "All replicas are ready"), "Progressing": ("GroupsProgressing", "Replicas are progressing")}
     true, other = ("Available", "Progressing") if is_available else ("Progressing", "Available")

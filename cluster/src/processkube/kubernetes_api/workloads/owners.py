@@ -1,4 +1,4 @@
-"""The one controller of an object, and the objects that a controller adopts or releases by its selector."""
+"""The controller of an object, and the objects that a controller adopts or releases by its selector."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from processkube.kubernetes_api.workloads.pod_states import is_deleted
 
 
 def controller_of(item: Object) -> Object | None:
-    """Return the owner reference of the object's controller; None without a controller."""
+    """Return the owner reference to the object's controller; None if it has no controller."""
     return next((one for one in item["metadata"].get("ownerReferences", ()) if one.get("controller")), None)
 
 
@@ -22,7 +22,7 @@ def is_controlled_by(item: Object, owner: Object) -> bool:
 
 
 def reference_to(owner: Object) -> Object:
-    """Return the reference that an object's controller puts into it."""
+    """Return the owner reference that names `owner` as an object's controller."""
     metadata = owner["metadata"]
     return {
         "apiVersion": owner["apiVersion"],
@@ -36,17 +36,18 @@ def reference_to(owner: Object) -> Object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """The objects that belong to a controller, and the writes that adopt and release objects accordingly."""
+    """The objects that belong to a controller, and the writes that adopt or release objects so that this is true."""
 
     items: tuple[Object, ...]
     writes: tuple[Change, ...] = ()
 
 
 def claim(owner: Object, selector: LabelSelector, candidates: Iterable[Object]) -> Claimed:
-    """Keep the objects that `owner` controls, adopt those without a controller that the selector matches.
+    """Return the objects that `owner` controls. Objects that its selector matches and that have no controller are
+    adopted.
 
-    An object that the owner controls and its selector no longer matches is released. An owner that is being deleted
-    adopts nothing and releases nothing.
+    An object that the owner controls, but that its selector no longer matches, is released. An owner that is being
+    deleted neither adopts nor releases objects.
     """
     kept: list[Object] = []
     writes: list[Change] = []

@@ -1,4 +1,4 @@
-"""A controller's decision: writes to make in order, and when to look again."""
+"""A controller's decision: the writes to make, in order, and the time of the next look."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from processkube.kubernetes_api.objects.objects import Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """A write that creates an object. The object's namespace is in its metadata."""
+    """A write that creates `item`."""
 
     item: Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A write that replaces an object that was read; its status stays."""
+    """A write that replaces a stored object, except for its status, by `item`."""
 
     item: Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeStatus:
-    """A write that replaces the status of an object that was read."""
+    """A write that replaces the status of a stored object by the status of `item`."""
 
     item: Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """A write that deletes an object, with the object's own grace period. `propagation` is as in `DeleteOptions`."""
+    """A write that deletes an object with its usual grace period. `propagation` is as in `DeleteOptions`."""
 
     item: Object
     propagation: str = ""
@@ -52,8 +52,8 @@ Write = Create | Change | ChangeStatus | Delete | Tell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The writes of one look at a workload, in order."""
+    """The writes of one look at a workload, in order, and the time of the next look."""
 
     writes: tuple[Write, ...] = field(default=())
     look_again_at: datetime | None = None
-    """A time at which the same objects would lead to another decision; None when only a change can."""
+    """The time at which the decision would differ even if no object changes; None if there is no such time."""

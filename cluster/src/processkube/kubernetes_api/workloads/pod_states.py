@@ -1,4 +1,4 @@
-"""How controllers of workloads read a pod: active, terminating, ready since when, available."""
+"""The states of a pod that controllers of workloads distinguish: active, terminating, ready since a time, available."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_finished(pod: Object) -> bool:
 
 
 def is_deleted(item: Object) -> bool:
-    """Return whether the deletion of an object was requested."""
+    """Return whether an object is being deleted."""
     return bool(item["metadata"].get("deletionTimestamp"))
 
 
@@ -28,7 +28,7 @@ def is_terminating(pod: Object) -> bool:
 
 
 def ready_since(pod: Object) -> datetime | None:
-    """Return the time at which a ready pod became ready; None for a pod that is not ready or does not report it."""
+    """Return the time since which a pod is ready; None if it is not ready or the time is not reported."""
     for condition in at_path(pod, "status", "conditions", default=[]):
         if condition.get("type") == "Ready" and condition.get("status") == "True":
             text = condition.get("lastTransitionTime")
@@ -37,7 +37,7 @@ def ready_since(pod: Object) -> datetime | None:
 
 
 def is_available(pod: Object, min_ready_seconds: int, now: datetime) -> bool:
-    """Return whether a pod has been ready for `min_ready_seconds`."""
+    """Return whether a pod has been ready for at least `min_ready_seconds`."""
     if not is_ready(pod):
         return False
     since = ready_since(pod)
@@ -45,8 +45,8 @@ def is_available(pod: Object, min_ready_seconds: int, now: datetime) -> bool:
 
 
 def next_availability(pods: Iterable[Object], min_ready_seconds: int, now: datetime) -> datetime | None:
-    """Return the first time at which one of these pods becomes available without a further event; None if no
-    pod will.
+    """Return the next time at which one of these pods becomes available without any change; None if no ready pod is
+    still to become available.
     """
     moments = (since + timedelta(seconds=min_ready_seconds) for pod in pods if (since := ready_since(pod)) is not None)
     return min((moment for moment in moments if moment > now), default=None)

@@ -1,4 +1,6 @@
-"""A queue of keys of objects to look at: each key once, some only later, some again after a failure."""
+"""A queue of keys of objects that controllers must look at. A key is queued only once. It can be queued for a later
+time, and again after a failure.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ Item = TypeVar("Item", bound=Hashable)
 
 FIRST_RETRY_SECONDS = 0.005
 LONGEST_RETRY_SECONDS = 1000.0
-"""The longest pause in seconds between retries, as in client-go's default rate limiter."""
+"""Maximum seconds between two retries, as in client-go's default rate limiter."""
 SHORTEST_WAIT_SECONDS = 1.0
-"""The shortest wait in seconds before an object's next timed look, so that no object is looked at all the time."""
+"""Minimum seconds before a timed look at an object, so that an object is not looked at all the time."""
 
 
 class WorkQueue(Generic[Item]):
-    """Items in the order in which they were added; an item that already waits is not added again."""
+    """A queue of items in the order in which they were added. An item that is already queued is not added again."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
@@ -31,11 +33,11 @@ class WorkQueue(Generic[Item]):
         self._ready[item] = None
 
     def add_at(self, item: Item, moment: datetime) -> None:
-        """Add the item at that moment, and not within the next second."""
+        """Add the item at the given time, but at the earliest after `SHORTEST_WAIT_SECONDS`."""
         self._defer(item, max(moment, self._clock() + timedelta(seconds=SHORTEST_WAIT_SECONDS)))
 
     def retry(self, item: Item) -> None:
-        """Add the item after a pause that doubles with each consecutive failure."""
+        """Add the item again after a pause, which doubles with each consecutive failure of this item."""
         failures = self._failures.get(item, 0)
         self._failures[item] = failures + 1
         seconds = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(failures, 30))
@@ -45,7 +47,7 @@ class WorkQueue(Generic[Item]):
         self._failures.pop(item, None)
 
     def take(self) -> Item | None:
-        """Return the next item whose time has come; None when there is none now."""
+        """Remove the next item that is due from the queue and return it; None if no item is due."""
         while self._later and self._later[0][0] <= self._clock():
             moment, _, due = heapq.heappop(self._later)
             if self._due.get(due) == moment:
@@ -57,7 +59,7 @@ class WorkQueue(Generic[Item]):
         return item
 
     def pause_seconds(self) -> float | None:
-        """Return the seconds until the next item is due; None when the queue is empty."""
+        """Return the seconds until the next item is due; None if the queue is empty."""
         if self._ready:
             return 0.0
         return max(0.0, (self._later[0][0] - self._clock()).total_seconds()) if self._later else None

@@ -1,6 +1,6 @@
-"""ReplicaSets: the number of active pods that the spec asks for, and a status that counts them.
+"""ReplicaSets: keeps as many active pods as the spec wants, and counts the pods in the status.
 
-It follows pkg/controller/replicaset of Kubernetes.
+This module follows pkg/controller/replicaset of Kubernetes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from processkube.kubernetes_api.workloads.templates import pod_from
 from processkube.kubernetes_api.writing.pods import is_ready
 
 BURST = 500
-"""Maximum number of pods created or deleted at one look."""
+"""Maximum number of pods that are created or deleted in one step."""
 _FAILURE = "ReplicaFailure"
 
 
 def replica_writes(replica_set: Object, pods: Sequence[Object], related: Sequence[Object], now: datetime) -> list[Create | Delete]:
-    """Return the pods to create or to delete.
+    """Return the writes that create missing pods or delete excess pods.
 
-    `pods` are the pods of this ReplicaSet, `related` the pods of all ReplicaSets with the same controller.
+    `pods` are the pods of this ReplicaSet. `related` are the pods of all ReplicaSets with the same controller.
     """
     if is_deleted(replica_set):
         return []
@@ -36,8 +36,8 @@ def replica_writes(replica_set: Object, pods: Sequence[Object], related: Sequenc
 
 
 def replica_set_status(replica_set: Object, pods: Sequence[Object], failure: str, now: datetime) -> Object:
-    """Return the status counted from the pods on which the writes were decided. `failure` says why a write failed;
-    empty if no write failed.
+    """Return the ReplicaSet's status, counted from its pods before the writes. `failure` is the reason why a write
+    failed; "" if none failed.
     """
     spec, before = replica_set["spec"], replica_set.get("status", {})
     active = [pod for pod in pods if is_active(pod)]
@@ -65,6 +65,6 @@ def replica_set_status(replica_set: Object, pods: Sequence[Object], failure: str
 
 
 def look_again_at(replica_set: Object, pods: Sequence[Object], now: datetime) -> datetime | None:
-    """Return the time at which one more pod becomes available without a further event; None if no pod will."""
+    """Return the next time at which a pod becomes available without any change; None if there is no such time."""
     least = replica_set["spec"].get("minReadySeconds", 0)
     return next_availability((pod for pod in pods if is_active(pod)), least, now) if least else None

@@ -1,7 +1,7 @@
-"""Revisions of a StatefulSet's template, with which pods are labelled.
+"""The revisions of a StatefulSet's template. Each pod has a label with the name of its revision.
 
-It follows pkg/controller/history of Kubernetes. As there, a revision's name is a hash; but the hashed text differs, so
-the same template has another name.
+This module follows pkg/controller/history of Kubernetes. As in Kubernetes, a revision's name contains a hash. But
+another text is hashed, so the same template has a different name in Kubernetes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _HASH_LABEL = "controller.kubernetes.io/hash"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revisions:
-    """The revision that pods have and the revision that they should get, and the writes that make these objects."""
+    """The revision that pods have (`current`), the revision that they should get (`update`), and the writes that create
+    or renumber revisions.
+    """
 
     current: Object
     update: Object
@@ -27,7 +29,9 @@ class Revisions:
 
 
 def revisions_of(stateful_set: Object, known: Sequence[Object]) -> Revisions:
-    """Find or make the revision of the template. A rollback gives an earlier revision the next number."""
+    """Return the revisions of a StatefulSet. If its template has no revision, a new one is made. If an earlier revision
+    has this template, as after a rollback, this revision gets the next number.
+    """
     known = sorted(known, key=lambda one: one["revision"])
     following = 1 + (known[-1]["revision"] if known else 0)
     data = {"spec": {"template": {**copy_of(stateful_set["spec"]["template"]), "$patch": "replace"}}}
@@ -65,13 +69,15 @@ def _made(stateful_set: Object, data: Object, number: int, taken: Collection[str
 
 
 def with_template_of(stateful_set: Object, revision: Object) -> Object:
-    """Return the StatefulSet as it was at a revision."""
+    """Return the StatefulSet with the template of a revision."""
     template = {name: value for name, value in revision["data"]["spec"]["template"].items() if name != "$patch"}
     return {**stateful_set, "spec": {**stateful_set["spec"], "template": template}}
 
 
 def forgotten(stateful_set: Object, known: Sequence[Object], live: Collection[str]) -> list[Delete]:
-    """Return deletions of the oldest revisions beyond the limit of the history; revisions in `live` are in use."""
+    """Return writes that delete the oldest unused revisions, so that only as many as `revisionHistoryLimit` are left.
+    `live` has the names of the revisions in use.
+    """
     idle = sorted((one for one in known if one["metadata"]["name"] not in live), key=lambda one: one["revision"])
     limit = stateful_set["spec"]["revisionHistoryLimit"]
     return [Delete(item=one) for one in idle[: max(0, len(idle) - limit)]]

@@ -1,6 +1,6 @@
-"""A Deployment's facts about its rollout: limits, revisions, the ReplicaSet of its template.
+"""Properties of a Deployment's rollout: its limits, its revisions, and the ReplicaSet with its template.
 
-It follows pkg/controller/deployment/util of Kubernetes.
+This module follows pkg/controller/deployment/util of Kubernetes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from processkube.kubernetes_api.workloads.owners import reference_to
 from processkube.kubernetes_api.workloads.templates import POD_TEMPLATE_HASH, hash_of, same_template
 
 NEVER = 2**31 - 1
-"""A deadline or a limit that never applies."""
+"""A deadline or a limit that has no effect."""
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MOST = "deployment.kubernetes.io/max-replicas"
@@ -25,7 +25,7 @@ _NOT_COPIED = frozenset(
 
 
 def replicas_of(item: Object) -> int:
-    """Return the number of replicas that a workload's spec asks for."""
+    """Return the number of replicas in a workload's spec."""
     return int(item["spec"]["replicas"])
 
 
@@ -38,19 +38,19 @@ def is_rolling(deployment: Object) -> bool:
 
 
 def max_surge(deployment: Object) -> int:
-    """Return the maximum number of pods beyond the replicas."""
+    """Return the maximum number of pods in addition to the wanted replicas; 0 unless the Deployment is rolled."""
     return _limits(deployment)[0] if is_rolling(deployment) else 0
 
 
 def max_unavailable(deployment: Object) -> int:
-    """Return the maximum number of replicas that may be unavailable."""
+    """Return the maximum number of wanted replicas that may be unavailable; 0 unless the Deployment is rolled."""
     replicas = replicas_of(deployment)
     return min(_limits(deployment)[1], replicas) if is_rolling(deployment) and replicas else 0
 
 
 def _limits(deployment: Object) -> tuple[int, int]:
-    """Return surge and unavailable. If both are 0, one pod may be unavailable, because the rollout could not proceed
-    otherwise.
+    """Return `maxSurge` and `maxUnavailable` as numbers of pods. If both are 0, the second is 1 instead, because the
+    rollout could not proceed otherwise.
     """
     rolling, replicas = deployment["spec"]["strategy"]["rollingUpdate"], replicas_of(deployment)
     surge = scaled(rolling["maxSurge"], replicas, up=True)
@@ -59,7 +59,7 @@ def _limits(deployment: Object) -> tuple[int, int]:
 
 
 def scaled(value: int | str, total: int, *, up: bool) -> int:
-    """Return a number, or a percentage of `total` rounded up or down."""
+    """Return `value` if it is a number. If it is a percentage, return this share of `total`, rounded up or down."""
     if isinstance(value, int):
         return value
     share = int(value.rstrip("%")) * total
@@ -72,22 +72,24 @@ def by_age(replica_sets: Iterable[Object]) -> list[Object]:
 
 
 def of_template(deployment: Object, replica_sets: Iterable[Object]) -> Object | None:
-    """Return the ReplicaSet that has the Deployment's template; the oldest if there are several."""
+    """Return the ReplicaSet that has the Deployment's template, the oldest if there are several; None if there is
+    none.
+    """
     wanted = deployment["spec"]["template"]
     return next((one for one in by_age(replica_sets) if same_template(one["spec"]["template"], wanted)), None)
 
 
 def revision_of(replica_set: Object) -> int:
-    """Return the ReplicaSet's revision number; 0 if its annotation is missing or not a number."""
+    """Return the ReplicaSet's revision number from its annotation; 0 if the annotation is missing or not a number."""
     text = at_path(replica_set, "metadata", "annotations", default={}).get(REVISION, "0")
     return int(text) if text.isdecimal() else 0
 
 
 def new_replica_set(deployment: Object, replica_sets: Sequence[Object], taken_names: Iterable[str]) -> Object:
-    """Return a ReplicaSet for the Deployment's template, with a name that is not in `taken_names` and as many pods as
-    are allowed now.
+    """Return a ReplicaSet with the Deployment's template, a name that is not in `taken_names`, and as many pods as are
+    allowed now.
 
-    A name that is taken raises the Deployment's `collisionCount`.
+    Each name that is taken increases the Deployment's `collisionCount`.
     """
     taken, status = set(taken_names), deployment["status"]
     while _name(deployment) in taken:
@@ -123,7 +125,9 @@ def _name(deployment: Object) -> str:
 
 
 def replicas_of_new(deployment: Object, replica_sets: Iterable[Object], new: Object) -> int:
-    """Return the number of pods that the ReplicaSet of the template may have while other ReplicaSets have theirs."""
+    """Return the number of pods that the ReplicaSet `new` may have now, as long as the other ReplicaSets keep their
+    sizes.
+    """
     wanted = replicas_of(deployment)
     if not is_rolling(deployment):
         return wanted
@@ -133,8 +137,8 @@ def replicas_of_new(deployment: Object, replica_sets: Iterable[Object], new: Obj
 
 
 def annotate(deployment: Object, replica_set: Object, revision: int) -> None:
-    """Copy the Deployment's annotations, and give the ReplicaSet its revision number; the ReplicaSet's previous number
-    is added to its history.
+    """Copy the Deployment's annotations to the ReplicaSet, and set the ReplicaSet's revision number if it is lower. The
+    previous number is added to the revision history.
     """
     annotations = replica_set["metadata"].setdefault("annotations", {})
     given = deployment["metadata"].get("annotations", {})
@@ -151,15 +155,17 @@ def annotate(deployment: Object, replica_set: Object, revision: int) -> None:
 
 
 def annotate_replicas(deployment: Object, replica_set: Object) -> None:
-    """Record the number of pods that the Deployment asks for, so that a later scaling is recognised and distributed."""
+    """Record in the ReplicaSet how many replicas the Deployment wants. If the Deployment wants another number later,
+    the difference shows that it was scaled.
+    """
     wanted = replicas_of(deployment)
     annotations = replica_set["metadata"].setdefault("annotations", {})
     annotations |= {DESIRED: str(wanted), MOST: str(wanted + max_surge(deployment))}
 
 
 def share_of(deployment: Object, replica_set: Object, to_add: int, added: int) -> int:
-    """Return the number of pods to add to this ReplicaSet (negative: to remove): its part of `to_add`, of which other
-    ReplicaSets have already received `added`.
+    """Return the number of pods to add to this ReplicaSet; negative = to remove. It is the ReplicaSet's share of
+    `to_add`, but no more than is left after `added` pods for other ReplicaSets.
     """
     size = replicas_of(replica_set)
     if not size or to_add == added:

@@ -17,7 +17,7 @@ _NAME_LABEL = "batch.kubernetes.io/job-name"
 
 
 class Jobs:
-    """Runs the pods of Jobs, and releases those whose Job is gone."""
+    """The controller of Jobs. It runs their pods, and removes its finalizer from pods whose Job is gone."""
 
     resource = JOBS
 
@@ -47,7 +47,7 @@ class Jobs:
         return plan.look_again_at
 
     def clear(self, key: Key) -> None:
-        """Remove the finalizer from pods of a Job that had this name and is gone."""
+        """Remove the finalizer from the pods of a Job that is gone."""
         namespace, name = key
         for pod in self._store.list(PODS, namespace, (_NAME_LABEL, name)):
             owner = controller_of(pod.object)

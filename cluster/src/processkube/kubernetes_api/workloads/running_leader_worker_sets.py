@@ -1,4 +1,4 @@
-"""The controller of LeaderWorkerSets, in a cluster that has their definition."""
+"""The controller of LeaderWorkerSets, which works if the cluster has their definition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ SERVICES = "services"
 
 
 class LeaderWorkerSets:
-    """Makes the Service and the StatefulSets of each set, and restarts groups."""
+    """The controller of LeaderWorkerSets. It makes the Service and the StatefulSets of each set, and restarts
+    groups.
+    """
 
     resource = LEADER_WORKER_SETS
 
@@ -52,4 +54,4 @@ class LeaderWorkerSets:
         return [one.object for one in self._store.list(resource, stored.namespace, (SET_NAME, stored.name))]
 
     def clear(self, key: Key) -> None:
-        """Do nothing: the garbage collector removes the objects that the set controlled."""
+        """Do nothing, because the garbage collector removes the objects of a set that is gone."""

@@ -26,7 +26,7 @@ from processkube.kubernetes_api.writing.resources import Resources
 
 
 class StatefulSets:
-    """Adopts and releases pods and revisions, and carries out decisions."""
+    """The controller of StatefulSets. It adopts and releases pods and revisions, and carries decisions out."""
 
     resource = STATEFUL_SETS
 
@@ -66,7 +66,7 @@ class StatefulSets:
         return list(claimed.items)
 
     def _carry_out(self, stateful_set: Object, write: Write) -> None:
-        """Make a write; record events of created and deleted pods and claims, and of refusals."""
+        """Make a write. Record an event for each created or deleted pod or claim, and for each refusal."""
         kind = write.item["kind"] if isinstance(write, Create | Delete) else ""
         if kind not in {"Pod", "PersistentVolumeClaim"}:
             self._writer.write(write)
@@ -87,9 +87,11 @@ class StatefulSets:
         self._writer.write(Tell(about=stateful_set, reason=f"Successful{doing}", message=f"{said} {well}"))
 
     def clear(self, key: Key) -> None:
-        """Do nothing: the garbage collector removes the objects that the StatefulSet controlled."""
+        """Do nothing, because the garbage collector removes the objects of a StatefulSet that is gone."""
 
 
 def _may_adopt(stateful_set: Object, orphan: Object) -> bool:
-    """Return whether an orphan can belong to the StatefulSet; a pod can only with one of its names."""
+    """Return whether the StatefulSet may adopt an orphan. A pod must have one of the names that the StatefulSet
+    gives.
+    """
     return orphan["kind"] != "Pod" or ordinal_of(stateful_set, orphan) is not None

@@ -1,4 +1,4 @@
-"""Chooses the pods to delete when there are too many, in the order of Kubernetes' `ActivePodsWithRanks`."""
+"""Chooses the pods to delete if there are too many, in the order of Kubernetes' `ActivePodsWithRanks`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def first_to_go(pods: Iterable[Object], related: Iterable[Object], count: int, now: datetime) -> list[Object]:
-    """Return the `count` pods to delete. `related` are the pods of all ReplicaSets of the same Deployment, these
-    included.
+    """Return the `count` pods to delete. `related` are the pods of all ReplicaSets of the same Deployment, including
+    `pods`.
     """
     given = list(pods)
     if count >= len(given):
@@ -41,8 +41,8 @@ def first_to_go(pods: Iterable[Object], related: Iterable[Object], count: int, n
 
 
 def _standing(pod: Object, ranks: dict[str, int]) -> tuple[int, int, bool, int, int]:
-    """Return a pod's sort key: pods go first that have no node, are pending, not ready, cheap, or on a node with many
-    pods of their kind.
+    """Return a pod's sort key, lowest to be deleted first: pods without a node, pending pods, pods that are not ready,
+    pods with a low deletion cost, and pods on a node with many related pods.
     """
     return (
         int(bool(_node(pod))),
@@ -54,13 +54,13 @@ def _standing(pod: Object, ranks: dict[str, int]) -> tuple[int, int, bool, int, 
 
 
 def deletion_cost(pod: Object) -> int:
-    """Return the deletion cost in the pod's annotation; default 0."""
+    """Return the deletion cost in the pod's annotation; 0 without this annotation."""
     return int(at_path(pod, "metadata", "annotations", default={}).get(DELETION_COST, 0))
 
 
 def _younger_first(one: Object, other: Object, moment: datetime | None, other_moment: datetime | None, now: datetime) -> int:
-    """Compare two pods by age in powers of two; pods of about the same age are ordered by their uids, which is as good
-    as random.
+    """Compare two pods by age, the younger one first. Ages count as equal if their logarithms to base 2 round to the
+    same number; then the pods' uids decide, which is as good as random.
     """
     if moment is None or other_moment is None:
         return -1 if moment is None else 1
@@ -74,7 +74,7 @@ def _magnitude(age: timedelta) -> int:
 
 
 def _restarts(pod: Object) -> tuple[int, int]:
-    """Return the highest number of restarts of one container, and of one sidecar."""
+    """Return the highest number of restarts of a container of the pod, and of a sidecar of the pod."""
     statuses = at_path(pod, "status", "containerStatuses", default=[])
     sidecars = {one["name"] for one in at_path(pod, "spec", "initContainers", default=[]) if one.get("restartPolicy") == "Always"}
     beside = [one for one in at_path(pod, "status", "initContainerStatuses", default=[]) if one.get("name") in sidecars]

@@ -1,6 +1,7 @@
-"""StatefulSets: pods with numbers, created upwards and deleted downwards, each updated in its place.
+"""StatefulSets: pods with numbers. They are created from the lowest number up, deleted from the highest number down,
+and updated under their numbers.
 
-It follows pkg/controller/statefulset of Kubernetes.
+This module follows pkg/controller/statefulset of Kubernetes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ REVISION_LABEL = "controller-revision-hash"
 
 
 def ordinal_of(stateful_set: Object, pod: Object) -> int | None:
-    """Return the pod's number in the StatefulSet; None for a pod with another name."""
+    """Return the pod's number in the StatefulSet; None if the pod's name does not belong to the StatefulSet."""
     found = re.fullmatch(r"(.*)-([0-9]+)", pod["metadata"]["name"])
     return int(found[2]) if found and found[1] == stateful_set["metadata"]["name"] else None
 
@@ -30,10 +31,10 @@ def ordinal_of(stateful_set: Object, pod: Object) -> int | None:
 def decide_stateful_set(
     stateful_set: Object, pods: Sequence[Object], known_revisions: Sequence[Object], claims: Mapping[str, Object], now: datetime
 ) -> Plan:
-    """Return the next step of a StatefulSet.
+    """Return the writes of a StatefulSet's next step.
 
-    `pods` and `known_revisions` are the objects that it controls; `claims` are the namespace's PersistentVolumeClaims
-    by name.
+    `pods` and `known_revisions` are the objects that the StatefulSet controls. `claims` are the namespace's
+    PersistentVolumeClaims by name.
     """
     revisions = revisions_of(stateful_set, known_revisions)
     look = _Look(stateful_set, pods, revisions, claims, now)
@@ -71,7 +72,9 @@ class _Look:
             self._roll()
 
     def _fill(self) -> bool:
-        """Create and replace pods upwards. Return False when the order requires to wait."""
+        """Create missing pods and replace finished pods, from the lowest number up. Return False if later steps must
+        wait, because the pods are ordered.
+        """
         for number in self._wanted:
             is_settled = self._settle(number)
             if self._is_ordered and not is_settled:
@@ -79,7 +82,9 @@ class _Look:
         return True
 
     def _settle(self, number: int) -> bool:
-        """Create or correct one pod; return False while the pods after it must wait."""
+        """Create, replace or correct one pod. Return False if an ordered StatefulSet must not handle the next pods
+        yet.
+        """
         pod = self._present.get(number)
         if pod is None:
             self._create(number)
@@ -114,20 +119,22 @@ class _Look:
         self.writes.append(Create(item=with_claims(pod, claims)))
 
     def _claim(self, number: int) -> None:
-        """Create the missing claims of a pod, with the owners that the policy requires."""
+        """Create the missing PersistentVolumeClaims of a pod, with the owners that the retention policy requires."""
         for claim in claims_of(self._set, number).values():
             if claim["metadata"]["name"] not in self._claims:
                 pod = {"kind": "Pod", "metadata": {"name": f"{self._set['metadata']['name']}-{number}"}}
                 self.writes.append(Create(item=owned_rightly(claim, self._set, pod, is_wanted=True) or claim))
 
     def _revision_for(self, number: int) -> str:
-        """Return the revision of a new pod: below the partition, the revision that pods already have."""
+        """Return the name of the revision for a new pod: the current revision if the pod's number is below the
+        partition, else the updated one.
+        """
         rolling = self._spec["updateStrategy"].get("rollingUpdate")
         is_kept = bool(rolling) and number < self._start + rolling.get("partition", 0)
         return str(self._current if is_kept else self._update)
 
     def _correct(self, number: int, pod: Object) -> None:
-        """Restore a pod's labels and the owner references of its claims."""
+        """Restore the labels with a pod's name and number, and the owner references of its claims."""
         name = pod["metadata"]["name"]
         if pod["metadata"].get("labels", {}).get(POD_NAME) != name:
             labels = {**pod["metadata"].get("labels", {}), POD_NAME: name, POD_INDEX: str(number)}
@@ -141,7 +148,9 @@ class _Look:
                 self.writes.append(Change(item=changed))
 
     def _scale_in(self) -> bool:
-        """Delete excess pods downwards. Return False when the order requires to wait."""
+        """Delete excess pods, from the highest number down. Return False if later steps must wait, because the pods are
+        ordered.
+        """
         for pod in self._condemned:
             self._hand_over(ordinal_of(self._set, pod) or 0, pod)
         first_unavailable = next((pod for pod in reversed(self._condemned) if self._is_unavailable(pod)), None)
@@ -155,7 +164,9 @@ class _Look:
         return True
 
     def _roll(self) -> None:
-        """Delete the last pod of an older revision, unless a pod after it is not available yet."""
+        """Delete the pod with the highest number that has an older revision. Delete nothing while a pod with a higher
+        number is unavailable.
+        """
         first = (self._spec["updateStrategy"].get("rollingUpdate") or {}).get("partition", 0)
         for number in reversed(self._wanted[first:]):
             pod = self._present.get(number)
@@ -175,7 +186,7 @@ class _Look:
         return is_deleted(pod) or not self._is_available(pod)
 
     def status(self) -> Object:
-        """Return the status counted from the pods that were read."""
+        """Return the StatefulSet's status, counted from its pods before the writes."""
         pods = [pod for pod in self._pods if ordinal_of(self._set, pod) is not None]
         living = [pod for pod in pods if not is_deleted(pod)]
         replicas = self._spec["replicas"]
@@ -197,7 +208,7 @@ class _Look:
         }
 
     def look_again_at(self) -> datetime | None:
-        """Return the time at which one more pod becomes available without a further event; None if no pod will."""
+        """Return the next time at which a pod becomes available without any change; None if there is no such time."""
         return next_availability(self._pods, self._least, self._now) if self._least else None
 
 

@@ -1,4 +1,4 @@
-"""Pods made from a pod template, and hashes of it."""
+"""Pods made from a pod template, and hashes of pod templates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def pod_from(template: Object, owner: Object) -> Object:
-    """Return a pod of this template, controlled by `owner`; the server completes its name."""
+    """Return a pod with this template, controlled by `owner`. Its name has only a prefix, which the server
+    completes.
+    """
     given = template.get("metadata", {})
     metadata: Object = {"namespace": owner["metadata"]["namespace"], "generateName": f"{owner['metadata']['name']}-"}
     metadata |= {name: copy_of(given[name]) for name in ("labels", "annotations", "finalizers") if given.get(name)}
@@ -19,9 +21,10 @@ def pod_from(template: Object, owner: Object) -> Object:
 
 
 def hash_of(template: Object, collisions: int | None) -> str:
-    """Return a short name of a template: 32-bit FNV-1a, spelled as in Kubernetes.
+    """Return a short hash of a template for names: 32-bit FNV-1a, spelled as in Kubernetes.
 
-    It hashes another text than Kubernetes, which hashes Go's memory: the same template has another name there.
+    Kubernetes hashes the template's form in Go's memory, and this function hashes another text. So the same template
+    has a different hash in Kubernetes.
     """
     number = 0x811C9DC5
     for byte in (canonical(template) + ("" if collisions is None else str(collisions))).encode():
@@ -30,7 +33,7 @@ def hash_of(template: Object, collisions: int | None) -> str:
 
 
 def same_template(one: Object, other: Object) -> bool:
-    """Return whether two templates are equal except for the label that names a template."""
+    """Return whether two templates are equal, apart from the label with the template's hash."""
     return _unnamed(one) == _unnamed(other)
 
 

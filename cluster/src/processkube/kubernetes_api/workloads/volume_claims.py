@@ -1,4 +1,6 @@
-"""The PersistentVolumeClaims of a StatefulSet's pods: their names, and their owners by the retention policy."""
+"""The PersistentVolumeClaims of a StatefulSet's pods: their names, and the owners that the retention policy
+requires.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from processkube.kubernetes_api.workloads.owners import reference_to
 
 
 def claims_of(stateful_set: Object, ordinal: int) -> dict[str, Object]:
-    """Return the claims of one pod, by the name of their volume."""
+    """Return the claims of the pod with this number, by the name of their volume."""
     metadata, spec = stateful_set["metadata"], stateful_set["spec"]
     found = {}
     for template in spec.get("volumeClaimTemplates", ()):
@@ -22,18 +24,19 @@ def claims_of(stateful_set: Object, ordinal: int) -> dict[str, Object]:
 
 
 def with_claims(pod: Object, claims: dict[str, Object]) -> Object:
-    """Return the pod with a volume per claim, in place of volumes of the same name."""
+    """Return the pod with a volume for each claim. Such a volume replaces a volume with the same name."""
     others = [one for one in pod["spec"].get("volumes", ()) if one["name"] not in claims]
     own = [{"name": name, "persistentVolumeClaim": {"claimName": one["metadata"]["name"]}} for name, one in claims.items()]
     return {**pod, "spec": {**pod["spec"], "volumes": own + others}} if own else pod
 
 
 def owned_rightly(claim: Object, stateful_set: Object, pod: Object, *, is_wanted: bool) -> Object | None:
-    """Return the claim with the owner that the policy requires; None if it needs no change. `is_wanted`: its pod should
-    exist.
+    """Return the claim with the owner that the retention policy requires; None if the claim need not change.
+    `is_wanted` says whether the claim's pod should exist.
 
-    A claim is deleted with the StatefulSet when `whenDeleted` is `Delete`, and with a pod that is scaled in when
-    `whenScaled` is. A claim that another controller owns, or an earlier object of the same name, is left alone.
+    If `whenDeleted` is `Delete`, the claim is deleted with the StatefulSet. If `whenScaled` is `Delete`, it is deleted
+    with its pod when the StatefulSet is scaled in. A claim that belongs to another controller, or to an earlier object
+    with the same name, does not change.
     """
     policy = stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]
     references = claim["metadata"].get("ownerReferences", [])
@@ -59,8 +62,8 @@ def owned_rightly(claim: Object, stateful_set: Object, pod: Object, *, is_wanted
 
 
 def is_stale(claim: Object, stateful_set: Object, pod_name: str) -> bool:
-    """Return whether a claim still belongs to an earlier pod of this name and will be deleted with it, so that a new
-    pod has to wait.
+    """Return whether a claim still belongs to an earlier pod with this name. Such a claim will be deleted with the
+    earlier pod, so a new pod has to wait.
     """
     if stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]["whenScaled"] == "Retain":
         return False

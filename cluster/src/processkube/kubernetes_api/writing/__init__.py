@@ -1,5 +1,5 @@
-"""Creates and changes objects: admission, rules of built-in kinds, patches, server-side apply.
+"""Creates and changes objects, with admission, rules of built-in kinds, patches and server-side apply.
 
-This package must not answer HTTP. Its danger is a check made after the write, when another request may have seen the
-object.
+This package must not send HTTP responses. Its danger is a check that is made only after the write, because another
+request may have read the object by then.
 """

@@ -1,4 +1,6 @@
-"""Converts a client's object to one that may be stored: decoded, pruned, defaulted, checked. Uses no store."""
+"""Turns a client's object into an object that may be stored: it is decoded, pruned, defaulted and checked. The store is
+not used.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _UNCHECKED = "some validation rules were not checked because the object was inva
 
 
 class FieldValidation(StrEnum):
-    """The treatment of unknown fields: dropped silently, dropped with a warning, or refused."""
+    """The treatment of unknown fields: they are dropped silently, dropped with a warning, or refused."""
 
     IGNORE = "Ignore"
     WARN = "Warn"
@@ -31,16 +33,16 @@ class FieldValidation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """A decoded object and the warnings for the client."""
+    """A decoded object, with warnings for the client."""
 
     object: Object
     warnings: tuple[str, ...] = ()
 
 
 def decode_object(kind: ResourceKind, body: object, validation: FieldValidation) -> Decoded:
-    """Decode a body as an object of this kind, without unknown fields.
+    """Return a body as an object of this kind, without unknown fields, and the warnings for the client.
 
-    Raises BadRequest for wrong types and wrong kinds.
+    Raises BadRequest for a field of a wrong type and for another kind.
     """
     if not isinstance(body, dict):
         raise BadRequest("the request body is not an object; send one JSON or YAML object")
@@ -73,7 +75,9 @@ def decode_object(kind: ResourceKind, body: object, validation: FieldValidation)
 
 
 def fill_defaults(kind: ResourceKind, item: Object, old: Object | None, siblings: Siblings) -> None:
-    """Fill in defaults in place: from the schema for custom resources, from code for built-in kinds."""
+    """Fill in an object's defaults in place. They come from the schema for custom resources, and from code for built-in
+    kinds.
+    """
     if kind.custom:
         apply_defaults(item, kind.schema)
     elif kind.kind == "CustomResourceDefinition":
@@ -83,7 +87,7 @@ def fill_defaults(kind: ResourceKind, item: Object, old: Object | None, siblings
 
 
 def check(kind: ResourceKind, item: Object, old: Object | None, *, status_only: bool = False) -> None:
-    """Raise Invalid with all faults of an object that is about to be stored."""
+    """Raise Invalid if the object has faults; the error lists all of them."""
     causes = metadata_faults(kind.kind, item["metadata"])
     if kind.custom:
         causes += _custom_faults(kind, item, old)
@@ -108,9 +112,9 @@ def _custom_faults(kind: ResourceKind, item: Object, old: Object | None) -> list
 
 
 def _required_faults(kind: ResourceKind, item: Object) -> list[Cause]:
-    """Return the missing required fields of a built-in kind.
+    """Return a fault for each missing required field of an object of a built-in kind.
 
-    The status is not checked, as on the real server: controllers fill it in.
+    As in the real server, the status is not checked, because controllers fill it in.
     """
     required = kind.schema.get("required", ())
     faults = [required_value(name) for name in required if name not in item and name != "metadata"]

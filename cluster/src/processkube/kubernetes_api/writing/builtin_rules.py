@@ -1,4 +1,6 @@
-"""The special rules of each built-in kind: its defaults, checks and first status, as tables from kind to function."""
+"""The special rules of built-in kinds, as tables from kind to function: defaults, checks, and the status of a new
+object.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from processkube.kubernetes_api.writing.services import default_service, service
 from processkube.kubernetes_api.writing.workloads import default_job, default_workload, job_faults, share_faults, workload_faults
 
 Siblings = Callable[[], Collection[Object]]
-"""A function that returns the other objects of the same kind; called only by the kinds that need them."""
+"""A function that returns the other objects of the same kind. Only the kinds that need these objects call it."""
 
 
 def default_builtin(item: Object, old: Object | None, siblings: Siblings) -> None:
-    """Fill in defaults in place. `old` is the object being replaced, None at creation."""
+    """Fill in an object's defaults in place. `old` is the object before the write; None if the object is new."""
     kind = item["kind"]
     if kind == "Service":
         previous = at_path(old, "spec", "clusterIP")
@@ -31,7 +33,7 @@ def default_builtin(item: Object, old: Object | None, siblings: Siblings) -> Non
 
 
 def first_status(item: Object) -> Object | None:
-    """Return the status of a new object; None for kinds without an initial status."""
+    """Return the status of a new object; None if objects of its kind begin without a status."""
     match item["kind"]:
         case "Pod":
             return initial_status(item)
@@ -51,7 +53,7 @@ def first_status(item: Object) -> Object | None:
 
 
 def builtin_faults(item: Object, old: Object | None) -> list[Cause]:
-    """Return the faults that the schema does not find."""
+    """Return the faults of an object of a built-in kind that its schema does not find."""
     check = _CHECKS.get(item["kind"])
     return check(item, old) if check else []
 
@@ -146,7 +148,9 @@ def _claim_faults(item: Object, old: Object | None) -> list[Cause]:
 
 
 def _fixed_claim(claim: Object) -> Object:
-    """Return the part of a claim's spec that no update may change; no volume is ever named here."""
+    """Return the part of a PersistentVolumeClaim's spec that no update may change. It has no volume's name, because
+    this server never sets one.
+    """
     return {name: value for name, value in claim.get("spec", {}).items() if name not in {"resources", "volumeAttributesClassName"}}
 
 
@@ -173,8 +177,8 @@ def _priority_faults(item: Object, old: Object | None) -> list[Cause]:
 
 
 def _revision_faults(item: Object, old: Object | None) -> list[Cause]:
-    """Return the faults of a changed revision, whose data must never change. The server compares texts, so the order of
-    keys counts too.
+    """Return the faults of a changed ControllerRevision, whose data must never change. The real server compares the
+    data as text, so the order of keys matters, too.
     """
     if old is not None and json.dumps(item.get("data")) != json.dumps(old.get("data")):
         return [invalid_value("data", item.get("data"), "field is immutable")]

@@ -1,7 +1,7 @@
 """Lets users change from `kubectl apply` to `kubectl apply --server-side` without conflicts.
 
-kubectl's client-side apply stores its last manifest in an annotation. Server-side apply under the manager name kubectl
-may take over the fields of that manifest that nobody changed since, and keeps the annotation up to date.
+kubectl's client-side apply stores its last manifest in an annotation. A server-side apply with the manager name kubectl
+may take over those fields of this manifest that nobody has changed since. It also keeps the annotation up to date.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def inherited_fields(live: Object, manager: str, schema: Object) -> FieldSet:
-    """Return the fields set by the last client-side apply that no other manager has changed since; empty for managers
-    other than kubectl.
+    """Return the fields that the last client-side apply set and that still have these values; empty if the manager is
+    not kubectl.
     """
     text = at_path(live, "metadata", "annotations", LAST_APPLIED)
     if manager != MANAGER or text is None:
@@ -31,7 +31,7 @@ def inherited_fields(live: Object, manager: str, schema: Object) -> FieldSet:
 
 
 def sync_last_applied(merged: Object, applied: Object, manager: str) -> None:
-    """Write the applied object into the annotation, in place, if the annotation exists."""
+    """Write the applied object into the annotation of client-side apply, if the object has this annotation."""
     annotations = at_path(merged, "metadata", "annotations")
     if manager == MANAGER and isinstance(annotations, dict) and LAST_APPLIED in annotations:
         annotations[LAST_APPLIED] = encode(applied).decode() + "\n"

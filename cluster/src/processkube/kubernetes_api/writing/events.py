@@ -1,7 +1,7 @@
-"""The rules for an Event's content, in its older group and the stricter ones of `events.k8s.io`.
+"""The rules for the content of Events, in the core group and, stricter, in `events.k8s.io`.
 
-They follow `ValidateEventCreate` and `ValidateEventUpdate` of Kubernetes 1.36. Faults name the fields of the older
-group, except for `reportingComponent`, as the real server's do.
+They follow `ValidateEventCreate` and `ValidateEventUpdate` of Kubernetes 1.36. As in the real server, faults name the
+fields as the core group does, except for `reportingComponent`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sets of field paths as `metadata.managedFields` records them: an object's fields, and the changed ones.
+"""Sets of field paths, as `metadata.managedFields` contains them: all fields of an object, or its changed fields.
 
 A path is a tuple of steps: `f:name` for a member, `k:{"name":"a"}` for an item of a keyed list, `v:"x"` for an item of
-a set. A list without keys counts as one field, and so does a map marked atomic.
+a set. A list without keys counts as one field, and so does an atomic map.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _UNOWNED_METADATA = frozenset(
 
 
 def owned_part(item: Object) -> Object:
-    """Return the object without the fields that no manager can own: its identity and the fields that the server
-    maintains.
+    """Return the object without the fields that no manager can own: its identity, and the fields that the server
+    sets.
     """
     metadata = {name: value for name, value in item.get("metadata", {}).items() if name not in _UNOWNED_METADATA}
     rest = {name: value for name, value in item.items() if name not in {"apiVersion", "kind", "metadata"}}
@@ -31,7 +31,9 @@ def owned_part(item: Object) -> Object:
 
 
 def steps_of_list(items: list[Any], schema: Object | None) -> dict[str, Any] | None:
-    """Return each item by its step, for lists whose items can be owned one by one; None for atomic lists."""
+    """Return the items of a list by their steps; None if the list is atomic, so that its items have no owners of their
+    own.
+    """
     if keys := list_keys(schema):
         found = {}
         for item in items:
@@ -45,7 +47,7 @@ def steps_of_list(items: list[Any], schema: Object | None) -> dict[str, Any] | N
 
 
 def field_set(value: Any, schema: Object | None, prefix: Path = ()) -> set[Path]:
-    """Return all paths of a value: its leaves, and also the items of keyed lists."""
+    """Return the paths of all leaves of a value, and also the paths of the items of keyed lists."""
     if isinstance(value, dict) and value and (schema or {}).get(MAP_TYPE) != "atomic":
         paths: set[Path] = set()
         for name, member in value.items():
@@ -62,7 +64,7 @@ def field_set(value: Any, schema: Object | None, prefix: Path = ()) -> set[Path]
 
 
 def changed_fields(old: Any, new: Any, schema: Object | None, prefix: Path = ()) -> set[Path]:
-    """Return the paths of `new` whose value is new or different from `old`."""
+    """Return the paths in `new` whose values are new or differ from `old`."""
     if old == new:
         return set()
     pairs: Iterable[tuple[str, Any, Any, Object | None]]
@@ -90,7 +92,7 @@ def changed_fields(old: Any, new: Any, schema: Object | None, prefix: Path = ())
 
 
 def to_fields_v1(paths: Iterable[Path]) -> Object:
-    """Return paths in the nested form of managedFields; a "." member marks a path that has paths below it."""
+    """Return paths in the nested form of managedFields. A member "." marks a path that also has paths below it."""
     root: Object = {}
     for path in sorted(paths, key=len):
         node = root
@@ -112,7 +114,7 @@ def _mark(node: Object, prefix: Path, members: set[Path]) -> None:
 
 
 def from_fields_v1(node: Object, prefix: Path = ()) -> set[Path]:
-    """Return the paths of a nested form: the inverse of `to_fields_v1`."""
+    """Return the paths in the nested form of managedFields. This is the inverse of `to_fields_v1`."""
     paths: set[Path] = set()
     for step, below in node.items():
         if step == ".":
@@ -125,7 +127,7 @@ def from_fields_v1(node: Object, prefix: Path = ()) -> set[Path]:
 
 
 def value_at(value: Any, path: Path, schema: Object | None) -> Any:
-    """Return the value at a path, or None."""
+    """Return the value at a path; None if there is none."""
     for step in path:
         if step.startswith("f:"):
             if not isinstance(value, dict):
@@ -138,7 +140,7 @@ def value_at(value: Any, path: Path, schema: Object | None) -> Any:
 
 
 def remove_path(value: Any, path: Path, schema: Object | None) -> None:
-    """Delete the field at a path in place, and the maps and lists that become empty."""
+    """Delete the field at a path in place, and also the maps and lists that become empty."""
     step, rest = path[0], path[1:]
     if step.startswith("f:"):
         name = step[2:]

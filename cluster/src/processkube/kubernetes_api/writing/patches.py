@@ -1,4 +1,6 @@
-"""The three patch formats without managers: JSON merge patch, JSON patch, strategic merge patch."""
+"""The three patch formats that do not record managers themselves: JSON merge patch, JSON patch, strategic merge
+patch.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class UnprocessablePatch(ApiError):
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """Apply a merge patch (RFC 7386). Neither argument is changed; the result may share parts with both."""
+    """Return the target after a merge patch (RFC 7386). The arguments do not change; the result may share parts with
+    them.
+    """
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -35,9 +39,9 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Object, operations: Any) -> Object:
-    """Apply a JSON patch (RFC 6902).
+    """Return the target after a JSON patch (RFC 6902).
 
-    Raises UnprocessablePatch when an operation fails, BadRequest when it is not a patch at all.
+    Raises UnprocessablePatch if an operation fails, and BadRequest if the body is not a JSON patch.
     """
     if not isinstance(operations, list):
         raise BadRequest("a JSON patch is a list of operations; send [{op, path, value}, …]")
@@ -53,17 +57,17 @@ def json_patch(target: Object, operations: Any) -> Object:
 
 
 def in_order(document: Any) -> Any:
-    """Return the document with all keys sorted, as the real server writes an object after a strategic merge patch."""
+    """Return the document with all its keys sorted. The real server sorts them after a strategic merge patch."""
     if isinstance(document, dict):
         return {name: in_order(document[name]) for name in sorted(document)}
     return [in_order(item) for item in document] if isinstance(document, list) else document
 
 
 def strategic_merge_patch(target: Any, patch: Any, schema: Object | None) -> Any:
-    """Apply a strategic merge patch.
+    """Return the target after a strategic merge patch.
 
-    Unlike a merge patch, it merges lists with keys item by item, and has directives to delete,
-    replace, retain and order.
+    Unlike a merge patch, it merges keyed lists item by item. It also has directives that delete, replace, retain and
+    order items.
     """
     if not isinstance(patch, dict):
         return patch
@@ -118,8 +122,8 @@ def _merge_lists(current: Any, patch: list[Any], schema: Object | None) -> list[
 
 
 def _ordered(items: list[Any], order: list[Any], keys: tuple[str, ...]) -> list[Any]:
-    """Return the items: first the items that `order` names, in its order, then all other items in their present
-    order.
+    """Return the items in a new order: first the items that `order` names, in that order, and then the other items in
+    their old order.
     """
     key = keys[0] if keys else None
     wanted = [entry.get(key) if key and isinstance(entry, dict) else entry for entry in order]

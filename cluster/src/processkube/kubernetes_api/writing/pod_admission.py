@@ -1,8 +1,9 @@
-"""What admission requires of a new pod and adds to it. The plugins ServiceAccount and Priority require that its account
-and its priority class exist; the webhook of LeaderWorkerSets adds to the pods of a group.
+"""The checks and additions that admission makes for a new pod. As the plugins ServiceAccount and Priority do, it
+requires that the pod's account and priority class exist. As the webhook of LeaderWorkerSets does, it adds to the pods
+of a group.
 
-ServiceAccount does not add the volume with the account's token here: processkube's kubelet mounts a token for pods that
-ask for it.
+Unlike the real plugin ServiceAccount, it does not add a volume with the account's token. processkube's kubelet mounts a
+token into pods that ask for one.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ ACCOUNTS = "serviceaccounts"
 
 
 def admit_account(store: Store, pod: Object, name: str) -> None:
-    """Raise Forbidden for a new pod whose account does not exist; otherwise add the account's secrets for pulling
-    images.
+    """Raise Forbidden if a new pod's service account does not exist. Otherwise add the account's secrets for pulling
+    images to the pod, unless the pod has its own.
     """
     namespace, spec = pod["metadata"]["namespace"], pod["spec"]
     wanted = spec["serviceAccountName"]
@@ -35,7 +36,9 @@ _SYSTEM_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 
 
 def admit_priority(store: Store, pod: Object, name: str) -> None:
-    """Raise Forbidden for a new pod whose priority class does not exist; otherwise write the class's number."""
+    """Raise Forbidden if a new pod's priority class does not exist. Otherwise write the class's priority and preemption
+    policy into the pod.
+    """
     wanted = pod["spec"].get("priorityClassName")
     if not wanted or wanted in _SYSTEM_CLASSES:
         return
@@ -54,7 +57,9 @@ LEADER_NAME = f"{_DOMAIN}/leader-name"
 
 
 def complete_member(pod: Object) -> None:
-    """Give a new pod of a group the labels and variables that the set's webhook adds, in place."""
+    """Add labels and environment variables to a new pod of a LeaderWorkerSet's group, as the webhook of
+    LeaderWorkerSets does.
+    """
     metadata = pod["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     if SET_NAME not in labels or SIZE not in annotations:

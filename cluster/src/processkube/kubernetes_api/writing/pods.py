@@ -1,6 +1,4 @@
-"""Pods: the fields that the server fills in, the faults for which it refuses them, and how it reads a pod's
-condition.
-"""
+"""Pods: the fields that the server fills in, the faults for which it refuses a pod, and the state of a pod."""
 
 from __future__ import annotations
 
@@ -19,13 +17,15 @@ from processkube.kubernetes_api.objects.objects import Object, at_path, copy_of
 
 DEFAULT_GRACE_SECONDS = 30
 DEFAULT_ACCOUNT = "default"
-"""The service account that every namespace has, and that a pod gets if it names no account."""
+"""The name of the service account that every namespace has. A pod that names no account gets this account."""
 FINISHED = frozenset({"Succeeded", "Failed"})
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 DEFAULT_TOLERATION_SECONDS = 300
-"""Seconds for which a pod stays bound to a node that is not ready or unreachable, unless its spec says otherwise."""
+"""Seconds for which a pod stays bound to a node that is not ready or is unreachable, unless the pod's spec says
+otherwise.
+"""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-"""The annotation by which a ReplicaSet deletes pods of low cost first."""
+"""The annotation with a pod's deletion cost. A ReplicaSet deletes pods with a low cost first."""
 _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]*|-[0-9]+")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -33,7 +33,7 @@ _MUTABLE_SPEC = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec
 
 
 def default_pod_spec(spec: Object) -> None:
-    """Fill in the defaults of a pod spec in place, whether it is a pod's or a template's."""
+    """Fill in the defaults of a pod's spec, or of the spec in a pod template, in place."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
@@ -62,7 +62,7 @@ def _default_volume(volume: Object) -> None:
 
 
 def _default_field(source: Object) -> None:
-    """Fill in the API version by which a field of the pod is read."""
+    """Fill in the API version with which a reference names a field of the pod."""
     if "fieldRef" in source:
         source["fieldRef"].setdefault("apiVersion", "v1")
 
@@ -84,8 +84,8 @@ def _default_container(container: Object) -> None:
 
 
 def _default_requests(resources: Object) -> None:
-    """Set a pod's missing requests to its limits; in a template, requests stay unset, because the pods made from it get
-    them.
+    """Set the missing resource requests of a pod to its limits. In a template requests stay unset, because they are set
+    in the pods made from it.
     """
     for name, limit in (resources.get("limits") or {}).items():
         resources.setdefault("requests", {}).setdefault(name, limit)
@@ -114,13 +114,13 @@ def default_pod(pod: Object) -> None:
 
 
 def _default_host_ports(container: Object) -> None:
-    """Set the host ports: on the host's network, a container's port is a port of the node."""
+    """Set the host ports of a pod on the host's network, where each container port is also a port of the node."""
     for port in container.get("ports", ()):
         port.setdefault("hostPort", port.get("containerPort"))
 
 
 def _default_tolerations(spec: Object) -> None:
-    """Add the tolerations of the admission plugin DefaultTolerationSeconds."""
+    """Add the tolerations that the admission plugin DefaultTolerationSeconds adds."""
     given = spec.get("tolerations", [])
     covered = {one.get("key", "") for one in given if one.get("effect", "") in {"", "NoExecute"}}
     for taint in (NOT_READY, UNREACHABLE):
@@ -149,8 +149,8 @@ def qos_class(pod: Object) -> str:
 
 
 def pod_spec_faults(spec: Object, path: str, further_volumes: Collection[str] = ()) -> list[Cause]:
-    """Return the faults of a pod's spec at `path`. `further_volumes` come from elsewhere, such as a StatefulSet's
-    claims.
+    """Return the faults of a pod's spec at `path`. `further_volumes` are names of volumes that the spec does not
+    declare, such as the volumes for a StatefulSet's claims.
     """
     causes: list[Cause] = []
     if not spec.get("containers"):
@@ -179,7 +179,9 @@ def pod_spec_faults(spec: Object, path: str, further_volumes: Collection[str] = 
 
 
 def _port_faults(spec: Object, path: str) -> Iterator[Cause]:
-    """Yield each second use of a port of the node. Init containers run one by one, so they may use the same ports."""
+    """Yield a fault for each port of the node that two containers use. Init containers may use the same port, because
+    they run one after the other.
+    """
     together: set[str] = set()
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group, ())):
@@ -188,8 +190,8 @@ def _port_faults(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def _second_uses(ports: Iterable[Object], path: str, taken: set[str]) -> Iterator[Cause]:
-    """Yield a fault for each name that two of a container's ports have, and for each port of the node in `taken`, to
-    which the others are added.
+    """Yield a fault for each port name that a container uses twice, and for each port of the node that is in `taken`.
+    The container's other ports of the node are added to `taken`.
     """
     names: set[str] = set()
     for place, port in enumerate(ports):
@@ -247,7 +249,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def grace_seconds(pod: Object, requested: int | None) -> int:
-    """Return the seconds for which a deletion waits for the kubelet; 0 for a pod that runs nowhere."""
+    """Return the seconds that a pod's deletion gives the kubelet to end the pod; 0 for a pod that runs nowhere."""
     if not at_path(pod, "spec", "nodeName") or at_path(pod, "status", "phase") in FINISHED:
         return 0
     if requested is not None:

@@ -1,6 +1,7 @@
-"""Creates, changes and deletes objects in the store, by the rules that every kind shares.
+"""Creates, changes and deletes objects in the store, by the rules that are the same for every kind.
 
-Each method runs to its end without yielding, so that a read, a check and a write are one step for all other requests.
+Each method runs to its end without yielding to other tasks. So for all other requests, its reads, checks and writes are
+a single step.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from processkube.kubernetes_api.writing.server_side_apply import (
 from processkube.kubernetes_api.writing.typed_patches import refuse_untyped
 
 SCALE = "scale"
-"""The subresource whose writes change one field of the object itself."""
+"""The subresource whose writes change a field of the object itself, the number of replicas."""
 
 _SERVER_KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 _OBJECT_CHANGED = "the object has been modified; please apply your changes to the latest version and try again"
@@ -53,7 +54,7 @@ _OBJECT_CHANGED = "the object has been modified; please apply your changes to th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """The options of a write, from its query."""
+    """The options of a write, from the request's query."""
 
     field_manager: str
     dry_run: bool = False
@@ -63,7 +64,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The object after a write, in the version of the kind that was written."""
+    """The result of a write: the object afterwards, in the version of the kind through which it was written."""
 
     object: Object
     created: bool = False
@@ -72,11 +73,11 @@ class Written:
 
 
 Change = Callable[[Object], object]
-"""A function that makes the new body of an object from its current one, which it must not change."""
+"""A function that returns the new body for an object, made from the current object. It must not change its argument."""
 
 
 class Resources:
-    """The write path. Read requests use the store directly."""
+    """The write path for objects. Requests that only read use the store directly."""
 
     def __init__(self, store: Store, registry: Registry, clock: Clock, randomness: random.Random) -> None:
         self.store = store
@@ -85,7 +86,7 @@ class Resources:
         self._randomness = randomness
 
     def require(self, kind: ResourceKind, namespace: str, name: str) -> Stored:
-        """Return the stored object. Raises NotFound."""
+        """Return the stored object. Raises NotFound if it does not exist."""
         found = self.store.get(kind.storage, namespace, name)
         if found is None:
             raise not_found(kind, name)
@@ -128,7 +129,7 @@ class Resources:
         subresource: str = "",
         replace: bool = False,
     ) -> Written:
-        """Replace the object by the result of `change`. `replace` says that the client sent the whole object."""
+        """Replace the object by the result of `change`. `replace` is set if the client sent the whole object (PUT)."""
         stored = self.require(kind, namespace, name)
         old = to_external(kind, stored.object)
         decoded = decode_object(kind, copy_of(change(old)), options.field_validation)
@@ -140,8 +141,8 @@ class Resources:
     def apply(
         self, kind: ResourceKind, namespace: str, name: str, body: object, options: WriteOptions, *, subresource: str = ""
     ) -> Written:
-        """Apply a body server-side. Without force, raises Conflict when other managers own fields that it
-        would change.
+        """Apply a body by server-side apply; the object is created if necessary. Unless `options.force` is set, raises
+        Conflict if other managers own fields that the body would change.
         """
         if isinstance(body, dict):
             refuse_untyped(kind, namespace, name, body)
@@ -211,10 +212,10 @@ class Resources:
         return Written(object=item, created=True, warnings=warnings)
 
     def create_default_account(self, namespace: str) -> None:
-        """Give a namespace the service account that every namespace has.
+        """Create a namespace's service account `default`, if it is missing.
 
-        In a cluster a controller does this, and a pod's admission waits for it; here the namespace has the account from
-        the start.
+        In a cluster, a controller creates it, and pods cannot be created before. Here a namespace has it from the
+        start.
         """
         found, kind = self.store.get("namespaces", "", namespace), self.registry.find("", "v1", ACCOUNTS)
         if found is None or found.object["metadata"].get("deletionTimestamp") or self.store.get(ACCOUNTS, namespace, DEFAULT_ACCOUNT):
@@ -266,7 +267,7 @@ class Resources:
         return Written(object=to_external(kind, result.object), warnings=warnings)
 
     def _confined(self, kind: ResourceKind, old: Object, new: Object, subresource: str) -> Object:
-        """Return the new object, with the fields that this request may not change taken from the old one."""
+        """Return the new object. Fields that this request may not change are taken from the old object."""
         if subresource == "status":
             result: Object = copy_of(old)
             result.pop("status", None)
@@ -358,10 +359,10 @@ class Resources:
             item["status"] = established_status(item, timestamp(self.clock()))
 
     def _manager(self, kind: ResourceKind, options: WriteOptions, operation: str, subresource: str = "") -> Manager:
-        """Return the manager under which a write is recorded.
+        """Return the manager under which a write is recorded in managedFields.
 
-        It has no time for the scale subresource: the real server keeps those times apart from the object's, and loses
-        them when it puts the entries back.
+        For the scale subresource the manager has no time. The real server handles such entries separately, and loses
+        their times when it adds them to the object's entries again.
         """
         return Manager(
             name=options.field_manager,
@@ -386,12 +387,12 @@ def _details(kind: ResourceKind, name: str) -> Object:
 
 
 def _desired(kind: ResourceKind, item: Object) -> Any:
-    """Return the part of an object whose changes raise its generation."""
+    """Return the part of an object that raises its generation when it changes."""
     return {name: value for name, value in item.items() if name not in {"metadata", "status"}}
 
 
 def _is_released(item: Object) -> bool:
-    """Return whether an object that is being deleted has nothing more to wait for."""
+    """Return whether an object is being deleted and has nothing to wait for, so that it can be removed."""
     metadata = item["metadata"]
     waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
     if item["kind"] == "Namespace":

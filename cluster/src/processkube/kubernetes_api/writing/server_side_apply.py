@@ -1,7 +1,7 @@
-"""Field ownership: which manager set which field, which fields an apply may change, and which it removes.
+"""Ownership of fields: which manager set which fields, which fields an apply may change, and which fields it removes.
 
-The merge follows structured-merge-diff for maps, keyed lists, sets and atomic values. Two things differ from the real
-server: ownership is not translated between versions of a kind, and unions are not normalised.
+The merge follows structured-merge-diff for maps, keyed lists, sets and atomic values. It differs from the real server
+in two points: ownership is not translated between the versions of a kind, and unions are not normalised.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ APPLY, UPDATE = "Apply", "Update"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manager:
-    """A writer of fields: managedFields has one entry per manager."""
+    """A writer of fields. Each manager has one entry in managedFields."""
 
     name: str
     operation: str
@@ -42,7 +42,9 @@ class Manager:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """Return the identity of a manager; for plain writes it includes the version of the kind."""
+        """The values that identify a manager: its name, operation and subresource and, for the operation Update, also
+        the version of the kind.
+        """
         return (self.name, self.operation, self.subresource, "" if self.operation == APPLY else self.api_version)
 
 
@@ -66,9 +68,10 @@ def read_ownership(managed_fields: Sequence[Object]) -> Ownership:
 
 
 def write_ownership(owners: Ownership) -> list[Object]:
-    """Return the entries in the server's order; managers that own nothing are left out.
+    """Return the entries for managedFields in the real server's order. Managers that own no field are left out.
 
-    Applies come first, then entries are sorted by time (entries without a time first), name, version and subresource.
+    Entries of applies come first. Within applies and updates, entries are sorted by time (entries without a time
+    first), name, version and subresource.
     """
     entries = []
     kept = [owner for owner in owners.values() if owner[1]]
@@ -92,9 +95,9 @@ def _rank(manager: Manager) -> tuple[str, ...]:
 
 
 def record_update(owners: Ownership, manager: Manager, old: Object, new: Object, schema: Object) -> Ownership:
-    """Return the ownership after a plain write.
+    """Return the ownership of fields after a write that is not an apply.
 
-    Only the manager owns the fields that it changed; nobody owns the fields that it removed.
+    The manager alone owns the fields that it changed. Nobody owns the fields that it removed.
     """
     before, after = owned_part(old), owned_part(new)
     changed = changed_fields(before, after, schema)
@@ -119,9 +122,10 @@ def apply(
     force: bool,
     inherited: FieldSet = frozenset(),
 ) -> tuple[Object, Ownership]:
-    """Return the object and the ownership after an apply.
+    """Return the object after an apply, and the ownership of its fields.
 
-    Raises Conflict, naming every field that another manager holds. `inherited` fields are taken over without force.
+    Raises Conflict, which names every field that another manager owns, unless `force` is set. Fields in `inherited` are
+    taken over without a conflict.
     """
     wanted = owned_part(applied)
     fields = frozenset(field_set(wanted, schema))

@@ -1,4 +1,6 @@
-"""Services: each keeps its addresses as long as it exists. Nothing here forwards traffic."""
+"""Services: their defaults. A Service keeps its addresses as long as it exists. This server does not forward
+traffic.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
 def default_service(service: Object, others: Collection[Object]) -> None:
-    """Fill in a Service in place; the addresses and node ports of the Services `others` are taken."""
+    """Fill in a Service's defaults in place. It gets an address and node ports that none of the Services `others`
+    has.
+    """
     spec = service.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")

@@ -1,7 +1,7 @@
-"""Refuses a body of server-side apply that does not match its kind's schema, before anything is pruned from it.
+"""Refuses a body of server-side apply that does not fit its kind's schema, before the body is pruned.
 
-The real server converts the body to a typed value with structured-merge-diff. A member that the schema does not
-declare, and two items of a list with the same keys, are faults there, whatever `fieldValidation` says.
+The real server converts the body to a typed value with structured-merge-diff. In this conversion, a member that the
+schema does not declare is a fault, and so are two items of a list with the same keys, whatever `fieldValidation` says.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from processkube.kubernetes_api.writing.field_sets import path_text
 
 
 class TypedPatchFailed(ApiError):
-    """The real server answers 500 without a reason to such a body."""
+    """Raised for a body that does not fit its schema. As in the real server, the response is 500 without a reason."""
 
     code, reason = 500, ""
 
 
 def refuse_untyped(kind: ResourceKind, namespace: str, name: str, body: Object) -> None:
-    """Raise TypedPatchFailed with every fault of an apply's body."""
+    """Raise TypedPatchFailed if an apply's body has faults; the error lists all of them."""
     schema = kind.schema
     if kind.custom:  # whose schema need not mention them
         plain: Object = {"type": "string"}
@@ -52,7 +52,9 @@ def _faults(value: Any, schema: Object, path: str, *, keys_have_defaults: bool) 
 
 
 def _list_faults(items: list[Any], schema: Object, path: str, *, keys_have_defaults: bool) -> Iterator[str]:
-    """Yield the faults of a list's items. The keys of all built-in kinds have defaults, some of them empty."""
+    """Yield the faults of a list's items. In all built-in kinds the keys have defaults, and some of these defaults are
+    empty.
+    """
     inner, keys, seen = item_schema(schema) or {}, list_keys(schema), set()
     properties = inner.get("properties", {})
     for index, item in enumerate(items):

@@ -25,7 +25,7 @@ _OF_STATEFUL_SETS = (
     + ", ".join(f"'{name}'" for name in _MUTABLE_OF_STATEFUL_SETS[:-1])
     + f" and '{_MUTABLE_OF_STATEFUL_SETS[-1]}' are forbidden"
 )
-"""The real server's own message."""
+"""The message of the real server for a forbidden change of a StatefulSet."""
 _JOB_LABELS = "batch.kubernetes.io/"
 _ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
 
@@ -171,13 +171,13 @@ def default_job(item: Object) -> None:
 
 
 def _own_labels(job: Object) -> dict[str, str]:
-    """Return the labels that the server adds to a Job's pods."""
+    """Return the labels that the server adds to the pods of a Job."""
     own = {"controller-uid": job["metadata"]["uid"], "job-name": job["metadata"].get("name", "")}
     return {f"{prefix}{name}": value for prefix in ("", _JOB_LABELS) for name, value in own.items()}
 
 
 def _select_own_pods(job: Object) -> None:
-    """Label the pods with the Job's uid and name, and select them by the uid."""
+    """Add the Job's uid and name as labels to its pod template, and select its pods by the uid."""
     spec = job["spec"]
     spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {}).update(_own_labels(job))
     asked = spec.setdefault("selector", {}).setdefault("matchLabels", {})
@@ -185,8 +185,8 @@ def _select_own_pods(job: Object) -> None:
 
 
 def _job_selector_faults(job: Object) -> list[Cause]:
-    """Return the faults of a Job's selector: unless it is manual, it must match the labels that the server adds to the
-    Job's pods.
+    """Return the faults of a Job's selector. Unless `manualSelector` is set, it must match the labels that the server
+    adds to the Job's pods.
     """
     selector = job["spec"].get("selector")
     if (faults := label_selector_faults(selector, "spec.selector")) or job["spec"].get("manualSelector"):
