@@ -109,8 +109,8 @@ async def test_two_keys_whose_clients_send_one_name_have_a_session_each(world: W
         assert (await running.ask(headers=shows(name) | sent, text=f"I am {name}")).status_code == 200
     sessions = {f"chat-1@{one}", f"chat-1@{other}"}
     reported = world.api.state
-    await until(lambda: sum(used.requests for used in reported.stored("usage")) == 3)
-    assert {change.session for change in reported.stored("bindings")} == sessions
+    await until(lambda: sum(used.requests for used in reported.stored("usage")) == len(reported.stored("traffic")) == 3)
+    await until(lambda: {change.session for change in reported.stored("bindings")} == sessions)
     assert {used.session: used.key for used in reported.stored("usage")} == {f"chat-1@{one}": one, f"chat-1@{other}": other}
     turns = reported.stored("traffic")
     assert {(turn.name, turn.parent, turn.task) for turn in turns} == {
