@@ -28,22 +28,22 @@ class WorkloadKind(StrEnum):
 
 
 def adopts(spec: Any) -> bool:
-    """Return whether the pool adopts running pods instead of creating its own. This is the case if its roles have
-    selectors; either all roles of a pool have one or no role has one.
+    """Return whether the pool adopts running pods instead of creating its own. It adopts pods if its roles have
+    selectors. Either all roles of a pool have a selector or none of them has.
     """
     return any(role.selector is not None for role in spec.roles)
 
 
 def is_scaled(spec: Any) -> bool:
-    """Return whether Fairlead sets the number of instances, either of the pool's own pods or by scaling the workloads
-    that the spec names.
+    """Return whether Fairlead sets the number of instances. It does so for pods that the pool creates, and for
+    workloads that the spec names as scale targets.
     """
     return not adopts(spec) or all(role.scale_target_ref is not None for role in spec.roles)
 
 
 def _as_by_default(section: type[Any], path: str) -> str:
-    """Return a CEL expression that is true while each field of the section at `path` has its default: a field without a
-    default is absent.
+    """Return a CEL expression that is true while each field of the section at `path` has its default value. A field
+    without a default value must be absent.
     """
     told = []
     for item in fields(section):
@@ -63,8 +63,8 @@ def _as_by_default(section: type[Any], path: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleTargetSpec:
-    """The workload that owns the pods which a role selects. Fairlead scales this workload. It is named in the same way
-    as the target of an HPA.
+    """The workload that owns the pods which a role selects. Fairlead scales this workload. The spec names the workload
+    in the same way as an HPA names its target.
     """
 
     kind: WorkloadKind = text(
@@ -118,7 +118,7 @@ OF_ROLES = (
 )
 
 _OWN = "self.roles.all(role, !has(role.selector))"
-"""CEL that holds for a pool that does not adopt pods."""
+"""CEL expression that is true if the pool does not adopt pods."""
 _SCALED = f"{_OWN} || self.roles.all(role, has(role.scaleTargetRef))"
 """CEL expression that is true if Fairlead sets the pool's number of instances."""
 

@@ -17,7 +17,8 @@ from fairlead.reports.bindings import BindingChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The instance that holds a session now, and which of its ranks; `instance` None = no instance holds the session.
+    """The instance that holds a session now, and the rank of that instance. `instance` None = no instance holds the
+    session.
 
     `version` 0 = never bound. `change` is the id of the change that created this binding.
     """
@@ -38,11 +39,12 @@ class Verdict(Enum):
 
 
 def judge(change: BindingChange, held: Held) -> Verdict:
-    """Decide whether a change binds the session, only confirms its binding, or lost the race.
+    """Return the verdict on a change: it binds the session, it only confirms the session's binding, or it lost the
+    race.
 
-    A session that the database has never seen accepts any version that its router knows, because the database may have
-    been restored from a backup older than the session. For a session in the database, a version above the stored
-    version is not trusted.
+    The database may have been restored from a backup that is older than the session. So if the database has never seen
+    the session, a change is accepted whatever version its router knew. For a session in the database, a version above
+    the stored version is not trusted.
     """
     if held.instance is None:
         return Verdict.BIND if held.version == 0 or change.based_on <= held.version else Verdict.CONFLICT

@@ -26,7 +26,7 @@ LONGEST_LINE = 4096
 """Maximum length of a line in characters; longer lines are not read."""
 LONGEST_HELP = 300
 MOST_VALUE = 1e21
-"""Largest plausible value of a sample: about as many as the floating point operations that a GPU does in years."""
+"""Largest plausible value of a sample. It is about the number of floating point operations that a GPU does in years."""
 _CREATED = "_created"
 """Name ending of the gauges that hold the creation times of counters."""
 _PARTS = ("_bucket", "_sum", "_count")
@@ -249,7 +249,7 @@ def _histogram(key: tuple[tuple[str, str], ...], family: _Family) -> MetricSampl
 
 
 def _edge(buckets: Iterable[tuple[float, float]], count: float, share: float) -> float | None:
-    """Return the upper end of the bucket in which this share of the observations is reached."""
+    """Return the upper end of the bucket in which the cumulative count reaches this share of the observations."""
     found = next((edge for edge, until in buckets if until >= share * count), math.inf)
     return found if math.isfinite(found) else None
 

@@ -43,11 +43,11 @@ class GatewayKeyFacts:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     priority_class: str | None = None
-    """The class of the key's requests in pools that declare it; a request may name a lower class. None = the pool's
-    default class.
+    """The class of the key's requests in pools that declare this class; a request may name a lower class. None = the
+    pool's default class.
     """
     explain: bool = False
-    """Whether the key's requests may ask to keep their decisions (`x-fairlead-explain`)."""
+    """Whether requests with this key may ask the router to keep their routing decisions (`x-fairlead-explain`)."""
 
     budget_ends_at: float | None = None
     """The time until which the key is refused because its budget is used up, in Unix seconds of the API's clock."""

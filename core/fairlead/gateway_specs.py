@@ -20,7 +20,7 @@ GATEWAY_KIND = "InferencePool"
 
 
 class FailureMode(StrEnum):
-    """The action of a gateway on a request while no router picks an endpoint for it; the names are GAIE's."""
+    """A gateway's treatment of a request while no router picks an endpoint for the request; the names are GAIE's."""
 
     FAIL_CLOSE = "FailClose"
     FAIL_OPEN = "FailOpen"

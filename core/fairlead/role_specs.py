@@ -18,14 +18,15 @@ MAX_NODES = 64
 """Maximum number of pods of one instance."""
 
 _OBJECT: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-"""The schema of an object; copied at each use, because YAML would write a shared one as a reference."""
+"""The schema of an object. It is copied at each use, because YAML would write a shared object as a reference."""
 
 _MOST_LABELS = 256
 
 
 def _texts() -> dict[str, Any]:
-    """Return the schema of labels or annotations. A number without quotes, which YAML allows, is refused here, with its
-    place, and not only by the API server when it is to create a pod.
+    """Return the schema of labels or annotations. YAML allows numbers without quotes as their values. The schema
+    refuses such a number when the pool is written and names its place; otherwise the API server would refuse it only
+    when a pod is created.
     """
     return {"type": "object", "maxProperties": _MOST_LABELS, "additionalProperties": {"type": "string"}}
 
@@ -64,12 +65,12 @@ POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
 
 
 _PARTS: tuple[tuple[str, frozenset[str]], ...] = (("labels", frozenset()), ("annotations", TEMPLATE_MARKS))
-"""Parts of a template's metadata, each with the names of Fairlead's that it may have."""
+"""Parts of a template's metadata, each with the names reserved by Fairlead that a template may nevertheless use."""
 
 
 def _reserved(role: Any) -> Iterator[tuple[str, str]]:
-    """Yield each label and annotation of a role's templates that only the operator or people write on a single pod, as
-    its path and its name.
+    """Yield, as its path and its name, each label and annotation in a role's templates that is reserved for single
+    pods, where only the operator or people write it.
     """
     for field, template in (("template", role.template), ("workerTemplate", role.worker_template)):
         metadata = (template or {}).get("metadata") or {}
@@ -80,7 +81,7 @@ def _reserved(role: Any) -> Iterator[tuple[str, str]]:
 
 
 def without_marks(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a spec's document without labels and annotations that belong to a single pod in its templates."""
+    """Return a spec's document in which the templates have no labels and annotations that belong to a single pod."""
     cleaned = copy.deepcopy(dict(document))
     roles = cleaned.get("roles")
     for role in roles if isinstance(roles, list) else ():
@@ -98,7 +99,9 @@ def _inner(document: object, name: str) -> dict[str, Any]:
 
 
 def _no_reserved(field: str) -> str:
-    """Return the CEL expression for a template that has no such label or annotation."""
+    """Return a CEL expression that is true if the template in this field has no reserved label or annotation (see
+    `_reserved`).
+    """
     place = f"self.{field}.metadata"
     of_ours = f"name.startsWith('{MARKS}')"
     allowed = " || ".join((f"!{of_ours}", *(f"name == '{mark}'" for mark in sorted(TEMPLATE_MARKS))))

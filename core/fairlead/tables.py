@@ -59,7 +59,7 @@ class PoolKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceEngine:
-    """The engine of one instance whose template differs from the present template; see `EngineFacts`.
+    """The engine of one instance whose template differs from the pool's present template; see `EngineFacts`.
 
     The engine's port is in the instance's address. All other facts are the pool's (docs/rollouts.md says why).
     """
@@ -76,10 +76,10 @@ class InstanceEngine:
 class InstanceEntry:
     """One instance in a routing table.
 
-    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless it accepts requests). Instances
-    with the same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the
-    table's engine. `stays` False: the instance is known to be removed soon, so it takes requests but inherits no
-    sessions.
+    `address` is host:port of its OpenAI API; `anchors` is the number of its ring points (0 unless it accepts requests).
+    Instances with the same `revision` can hand KV blocks to each other; an empty revision is not known and matches all.
+    If `engine` is None, the instance has the table's engine. If `stays` is False, the instance is known to be removed
+    soon, so it takes requests but inherits no sessions.
     """
 
     id: str
@@ -93,8 +93,8 @@ class InstanceEntry:
     stays: bool = True
 
     def pairs_with(self, other: "InstanceEntry") -> bool:
-        """Return whether one of the two instances can decode a prompt that the other prefilled. Engines of different
-        revisions may have different layouts of KV blocks.
+        """Return whether one of the two instances can decode a prompt that the other instance prefilled. Engines of
+        different revisions may have different layouts of KV blocks.
         """
         return not self.revision or not other.revision or self.revision == other.revision
 
@@ -113,7 +113,7 @@ KV_USAGE_METRICS: Mapping[str, str] = MappingProxyType(
 NIXL = "Nixl"
 SHARED_STORE = "SharedStore"
 KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", SHARED_STORE)
-"""Every known way in which engines hand KV blocks to each other; the second way is refused."""
+"""Every known way in which engines hand KV blocks to each other. A spec that names the second way is refused."""
 MOVES_THAT_PAY = "Pays"
 EVERY_MOVE = "Always"
 WHEN_MOVED = (MOVES_THAT_PAY, EVERY_MOVE)
@@ -394,10 +394,10 @@ def meets(share: float, percentile: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTarget:
-    """An entry of `spec.slo.task`: how long whole tasks of a priority class may take, and which share of the tasks must
-    be in time.
+    """An entry of `spec.slo.task`: the longest time that whole tasks of a priority class may take, and the share of the
+    tasks that must be in time.
 
-    Routers do not act by this target. The control API judges tasks when they are over, by the sums of their recorded
+    Routers do not use this target. The control API judges tasks when they are over, by the sums of their recorded
     turns.
     """
 
@@ -496,7 +496,8 @@ class HoldingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityClass:
-    """An entry of `spec.priorityClasses`: which requests are served first, and which are refused first.
+    """An entry of `spec.priorityClasses`: a class of requests, which decides the requests that are served first and the
+    requests that are refused first.
 
     `fairlead.priority_classes` describes pools without classes.
     """
@@ -618,8 +619,8 @@ class RoutingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryFacts:
-    """The step of a canary. The share `share` (0-1) of the sessions that are not bound yet is placed on `instances`,
-    and all other sessions elsewhere. `step` names the step in the records of its requests.
+    """The present step of a canary. The share `share` (0-1) of the sessions that are not bound yet is placed on
+    `instances`, and all other sessions elsewhere. `step` names the step in the records of its requests.
     """
 
     step: str
@@ -629,7 +630,7 @@ class CanaryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingTable:
-    """One version of one pool's routing table. Versions of a pool only grow."""
+    """One version of one pool's routing table. Later tables of a pool have higher versions."""
 
     pool: PoolKey
     uid: str

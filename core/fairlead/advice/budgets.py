@@ -1,4 +1,4 @@
-"""BudgetBurns: the error budget of 30 days is used up faster than it may be."""
+"""BudgetBurns: the error budget of 30 days is used up faster than allowed."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,9 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _span(seconds: float) -> str:
-    """Return the words for a window: its name on the SLO page or, if the pool is younger, a time span."""
+    """Return the words for an alert's window: the window's name on the SLO page or, if the pool is younger than the
+    window, a time span.
+    """
     if seconds % 3600:
         return wording.seconds(seconds)
     return f"{seconds / 86_400:g} d" if seconds >= 86_400 else f"{seconds / 3600:g} h"

@@ -1,4 +1,4 @@
-"""LosingMoves: on the whole, sessions that moved got their first token later than predicted for staying."""
+"""LosingMoves: in total, sessions that moved got their first token later than was predicted for staying."""
 
 from collections.abc import Iterator
 
@@ -10,8 +10,8 @@ from fairlead.tables import MIGRATIONS_PAUSED
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield at most one finding. A finding needs three things: the outcome of enough moves is known, these moves lost
-    time even without the worst one, and migrations are not paused.
+    """Yield at most one finding. A finding has three conditions: the outcome of enough moves is known, these moves lost
+    time in total even without the worst move, and migrations are not paused.
     """
     moves = pool.moves
     if pool.moves_paused or moves.known < ENOUGH_FINISHED or moves.net_seconds - min(0.0, moves.worst_seconds) >= 0:

@@ -1,5 +1,5 @@
-"""PredictionsOff: routers predict with a figure that errs more than another figure that they have, or more than the
-objectives tolerate.
+"""PredictionsOff: a router's predictions have a larger error than its other formula has, or than the objectives
+tolerate.
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from fairlead.scaling.signals import ENOUGH_FINISHED
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield findings about wrong predictions that decisions depend on: of the prefill speed, or of TTFT by the model of
-    a policy that learns.
+    """Yield findings about predictions that decisions depend on and that are wrong. There are two kinds of predictions:
+    the duration of prefills, and the TTFT that the model of a learning policy predicts.
     """
     yield from _speeds(pool)
     yield from _model(pool)

@@ -1,4 +1,4 @@
-"""RoutersApart: several routers of a pool decide separately, so each router learns of other routers' decisions only
+"""RoutersApart: several routers of a pool decide separately, so each router learns of the other routers' decisions
 seconds later.
 """
 

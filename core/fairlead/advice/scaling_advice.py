@@ -31,7 +31,9 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _is_of_former_mode(pool: PoolSituation, one: SeenAdvice) -> bool:
-    """Return whether the controller that advised is switched off by now, so that it takes nothing back."""
+    """Return whether the controller that gave the advice is switched off now. A controller that is switched off does
+    not withdraw its advice.
+    """
     if one.controller == Controller.RATIO:
         return pool.ratio_mode is RatioMode.FIXED
     return pool.scaling.mode is ScalingMode.FIXED

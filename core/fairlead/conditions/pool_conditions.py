@@ -196,7 +196,7 @@ def _found(facts: GatewayFacts, kind: str, status: str) -> list[tuple[str, Gatew
 
 
 def _told(found: list[tuple[str, GatewayJudgement]]) -> str:
-    """Join the reasons and messages of gateways, each in the gateway's own words."""
+    """Return the reasons and messages of gateways, joined, each in the gateway's own words."""
     return "; ".join(f"{name}: {one.reason}{f' ({one.message})' if one.message else ''}" for name, one in found)
 
 
@@ -249,7 +249,9 @@ def _is_limited(target: RoleTarget, scaling: ScalingFacts) -> bool:
 
 
 def _words_of_meant(target: RoleTarget) -> str:
-    """Return a sentence about the bound that sets the role's number as intended; empty if no bound does."""
+    """Return a sentence about the schedule or the minimum that sets the role's number of instances as intended; empty
+    if neither does.
+    """
     match target.reason:
         case TargetReason.SCHEDULE:
             return f"Schedule {target.schedule} sets {target.replicas} {_noun(target)}, as intended"

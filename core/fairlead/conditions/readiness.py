@@ -1,5 +1,5 @@
-"""The conditions Ready, InstancesReady, Progressing and Degraded: do the desired instances serve, is a change in
-progress, and which instance has which fault?
+"""The conditions Ready, InstancesReady, Progressing and Degraded. They say whether the desired instances serve, whether
+a change is in progress, and which instances have which faults.
 """
 
 from fairlead.amounts import amount
@@ -23,8 +23,8 @@ def ready(facts: PoolFacts, of_instances: Condition) -> Condition:
 
 
 def instances_ready(facts: PoolFacts) -> Condition:
-    """Return InstancesReady: the role with the worst shortage gives the reason, and the message names every role that
-    lacks instances.
+    """Return InstancesReady. The role with the worst shortage gives the reason; the message names every role that lacks
+    instances.
     """
     kind = ConditionType.INSTANCES_READY
     if not facts.desired:

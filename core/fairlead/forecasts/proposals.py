@@ -30,15 +30,15 @@ from fairlead.schemas.reading import read
 from fairlead.tables import SloFacts
 
 FEWER_LATE = 0.85
-"""Largest share of the late requests under the present schedules that a proposal may have to be worth it for fewer late
-requests.
+"""A proposal is worth it if its number of late requests is at most this multiple of the number under the present
+schedules, and its instance hours are within `_MORE_HOURS`.
 """
 LESS_HOURS = 0.9
-"""Largest share of the instance hours under the present schedules that a proposal may have to be worth it for fewer
-hours.
+"""A proposal is worth it if its instance hours are at most this multiple of the hours under the present schedules, and
+its late requests are within `_AS_LATE`.
 """
 _MORE_HOURS = 1.2
-"""Largest multiple of the present instance hours that a proposal with fewer late requests may cost."""
+"""Largest multiple of the present instance hours that a proposal may cost if it has fewer late requests."""
 _AS_LATE = 0.001
 """Share of all requests by which the number of late requests may grow if a proposal saves hours."""
 _DATED = re.compile(rf"{PREFIX}([0-9]{{8}})-[0-9]{{4}}")
@@ -107,8 +107,8 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposed:
-    """The forecast of a pool, based on the demand that its instances were seen to serve, and the schedules that
-    follow.
+    """The forecast of a pool with the schedules that follow from it. The forecast is based on the demand that the
+    pool's instances were observed to serve.
     """
 
     carried: Mapping[Role, Carried]
@@ -163,7 +163,7 @@ def _drafted(past: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carrie
 
 
 def _odd_days(week: Week, pool: Forecasted) -> dict[date, Wanted]:
-    """Return the wanted numbers of instances for those special days of the calendar that are within the week."""
+    """Return the wanted numbers of instances for the calendar's special days within the week."""
     calendar, found = by_date(pool.forecast.calendar), dict[date, Wanted]()
     for place, (day, quarter) in enumerate(local_quarters(week.requests.start, PER_WEEK, pool.forecast.time_zone)):
         if day in calendar:
@@ -231,7 +231,7 @@ def _declared(role: RoleLimits) -> DeclaredRole:
 
 
 def is_stale(present: Iterable[ScheduleSpec], now: datetime) -> bool:
-    """Return whether the spec has windows for a day of the calendar that is over: such windows would open again in a
+    """Return whether the spec has windows for a day of the calendar that has passed. Such windows would open again in a
     year.
     """
     dated = (_DATED.fullmatch(one.name) for one in present)

@@ -17,7 +17,7 @@ from fairlead.forecasts.calendars import CalendarDay
 from fairlead.forecasts.records import PER_DAY, PER_WEEK, WEEK, Series, by_days, local_quarters
 
 LEAST_DAYS = 21
-"""Least days of record for a forecast: a median of three weeks ignores one odd week."""
+"""Minimum number of recorded days for a forecast. With three weeks, the median ignores one unusual week."""
 WEEKS = 6
 """Number of the newest weeks from which a forecast is made."""
 COVERAGE = 0.9
@@ -26,8 +26,8 @@ _RECORDED = 0.8
 """Share of a day's quarters that must be recorded for the day to count."""
 _LEVEL_BOUNDS = (0.6, 1.6)
 _ODD = (0.5, 2.0)
-"""Limits, as multiples of a past day's forecast. A day with half of its quarters outside of them was an outage or a
-peak.
+"""The lower and the upper limit of the median ratio of a past day's demand to its forecast. A day outside these limits
+was an outage or a peak.
 """
 _ORIGINS = 3
 """Number of past weeks whose forecast errors determine the band."""
@@ -53,12 +53,14 @@ class Known:
     zone: ZoneInfo
 
     def before(self, day: date) -> "Known":
-        """Return the days known when the day began."""
+        """Return the recorded days before `day`."""
         return Known(days={one: values for one, values in self.days.items() if one < day}, calendar=self.calendar, zone=self.zone)
 
 
 Forecaster = Callable[[Known, date], Series | None]
-"""A function that computes the usual demand of a day from the known earlier days; None if no earlier day is known."""
+"""A function that returns the usual demand of a day, computed from the known earlier days; None if no earlier day is
+known.
+"""
 
 
 def known_of(values: Series, start: datetime, zone: ZoneInfo, calendar: Mapping[date, CalendarDay]) -> Known:

@@ -81,9 +81,9 @@ class SequenceTracker(Generic[Batch]):
         """Whether the replay contained the batch before `_next` unchanged; if not, the engine has restarted."""
         self._incomplete = False
         self._taken: tuple[int, float] | None = None
-        """Set if a replay did not contain the batch before `_next`: the number expected before that replay, and the
-        timestamp of the batch before that number. Unless the engine turns out to have restarted, the batches below that
-        number were applied and are not lost.
+        """Set if a replay did not contain the batch before `_next`. It has the number that was expected before that
+        replay, and the timestamp of the batch before that number. Batches below that number were applied and are not
+        lost, unless the engine turns out to have restarted.
         """
         self.counts = SequenceCounts()
 
@@ -96,8 +96,8 @@ class SequenceTracker(Generic[Batch]):
         return SourceState.CURRENT if self.counts.applied else SourceState.WAITING
 
     def follows(self, number: int, stamp: float) -> bool:
-        """Return whether this published batch is the next one and no other batch waits; if so, count it as applied.
-        This is the fast path of `live` for the usual case.
+        """Return whether this published batch is the next expected batch and no other batch waits; if so, count it as
+        applied. This is the fast path of `live`, for the usual case.
         """
         if number != self._next or self._replaying or self._waiting:
             return False
@@ -107,7 +107,7 @@ class SequenceTracker(Generic[Batch]):
         return True
 
     def live(self, number: int, stamp: float, batch: Batch) -> Step[Batch]:
-        """Handle a published batch. `stamp` is the engine's own clock, in s."""
+        """Handle a published batch. `stamp` is its time by the engine's own clock, in seconds."""
         if self._next is None:
             self._next = number
         if self.follows(number, stamp):
@@ -140,13 +140,12 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=self._in_line())
 
     def replay_ended(self) -> Step[Batch]:
-        """End the replay, either after its end marker or because the caller stopped it. Batches that are still missing
-        are lost.
+        """End the replay, either after its end marker or because the caller stopped it.
 
-        An engine that does not have the last applied batch has restarted, or has sent more batches since than it keeps.
-        Then all batches that it has are requested. A long replay may have holes, because vLLM's socket drops batches
-        that a busy reader does not read in time. As long as each replay brings some missing batches, the batches that
-        are still missing are requested again.
+        An engine that does not have the last applied batch has restarted, or has sent more batches since then than it
+        keeps. Then all batches that the engine has are requested. A long replay may have holes, because vLLM's socket
+        drops batches that a busy reader does not read in time. As long as each replay brings some missing batches, the
+        batches that are still missing are requested again. Otherwise they are lost.
         """
         if not self._replaying:
             return Step()
@@ -170,7 +169,7 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=batches, replay_from=self._ask().replay_from)
 
     def unanswered(self) -> Step[Batch]:
-        """Request the replay once more, because it has not arrived."""
+        """Request the replay once more, because the replay has not arrived."""
         return self._ask() if self._replaying else Step()
 
     def reconnected(self) -> Step[Batch]:
@@ -233,7 +232,7 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=batches, reset=True)
 
     def _in_line(self) -> tuple[Batch, ...]:
-        """Return the waiting batches that follow without a gap."""
+        """Remove and return the waiting batches that follow the last applied batch without a gap."""
         batches: list[Batch] = []
         assert self._next is not None
         while (kept := self._waiting.pop(self._next, None)) is not None:

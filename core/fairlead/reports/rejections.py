@@ -15,8 +15,8 @@ class ReasonFacts:
     advice.
 
     `short` is the role that has too few instances: prefill, decode, or None for neither. If `by_estimate` is True, the
-    router estimated too little time or counted too little room; if False, no instance serves the model, or no instance
-    is allowed to serve the request.
+    request was refused because the router estimated that there is too little time or too little room. If it is False,
+    no instance serves the model, or no instance is allowed to serve the request.
     """
 
     status: int
@@ -131,8 +131,8 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
 
 FOR_PREFILL = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.PREFILL)
 FOR_DECODE = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.DECODE)
-"""Reasons for refusals whose cause is too few decode instances. FOR_PREFILL has the reasons whose cause is too few
-prefill instances; all other reasons are in neither set.
+"""Refusal reasons whose cause is too few decode instances. FOR_PREFILL has the reasons whose cause is too few prefill
+instances. All other reasons are in neither set.
 """
 
 
@@ -140,8 +140,8 @@ prefill instances; all other reasons are in neither set.
 class RejectionRecord:
     """Refusals of one cause and priority class in one second, with one sample request.
 
-    `sample_request` is the router's id of that request, not the id that its client may have given: it equals `request`
-    of the request's decision, which has both ids; the router's log and the search use it.
+    `sample_request` is the router's id of that request, not the id that its client may have given. It equals `request`
+    of the request's decision, which has both ids. The router's log and the search use the router's id.
     """
 
     pool: PoolKey

@@ -33,7 +33,7 @@ _HOLDS = {
 class ScalingDecision(Generic[Time]):
     """One recommendation and its outcome.
 
-    Subclasses declare `at` again with its type. `replicas` is the number applied, or in mode Advise the number that
+    Subclasses declare `at` again with its type. `replicas` is the number applied or, in mode Advise, the number that
     would be applied. `lower` and `upper` were the bounds; `lower_by` and `upper_by` name the schedules that set the
     bounds, None = the role itself. `mode` is the mode of `spec.scaling` or `spec.ratio`. `signals` are the signals of
     the role or, for the ratio, of both roles; for scaling to and from zero, `demand` is set instead.

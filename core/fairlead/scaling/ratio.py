@@ -42,7 +42,8 @@ _MOVES = ((1, Role.PREFILL, Role.DECODE), (-1, Role.DECODE, Role.PREFILL))
 class RoleShare:
     """One role, as the controller sees it.
 
-    `work` is in instances kept busy all the time, None if unknown. `serving` of its `replicas` instances take requests.
+    `work` is the number of instances that the arriving work keeps busy all the time, None if unknown. `serving` of its
+    `replicas` instances take requests.
     """
 
     replicas: int
@@ -167,8 +168,8 @@ def _hold(memory: RatioMemory, shares: Shares, receiver: Role, donor: Role, dema
 
 
 def _error(demand: Demand, spec: RatioSpec, row: int) -> float:
-    """Return the standard error of the smoothed work after `row` comparisons that all found a move worth it: the longer
-    the row, the smaller the error.
+    """Return the standard error of the smoothed work after `row` consecutive comparisons that found a move worth it.
+    The error shrinks with each further comparison.
 
     An exponential mean is as precise as a mean over (2 - a) / a figures.
     """

@@ -102,7 +102,7 @@ class Cron:
         return len(self.hours) == 24
 
     def matches(self, day: date) -> bool:
-        """Return whether there are starts on this day of the calendar."""
+        """Return whether the cron has starts on this day of the calendar."""
         if day.month not in self.months:
             return False
         of_month, of_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays

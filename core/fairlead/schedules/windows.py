@@ -49,7 +49,9 @@ def open_window(schedule: ScheduleSpec, instant: datetime) -> Window | None:
 
 
 def open_windows(schedules: Iterable[ScheduleSpec], instant: datetime) -> tuple[Window, ...]:
-    """Return the windows of all schedules that are open, the latest start first, then by name."""
+    """Return the windows of all schedules that are open: the window with the latest start first, windows with equal
+    starts by name.
+    """
     found = [window for window in (open_window(schedule, instant) for schedule in schedules) if window is not None]
     return tuple(sorted(found, key=lambda window: (-window.opens.timestamp(), window.schedule)))
 

@@ -5,7 +5,9 @@ from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 _UNLIKE = ("posix", "right", "localtime", "factory")
-"""Folders of the database that hold no place names: `right/` counts leap seconds, others depend on the machine."""
+"""Folders of the database that hold no place names. `right/` counts leap seconds; the content of the others depends on
+the machine.
+"""
 
 
 @cache
