@@ -3,7 +3,7 @@ sending.
 
 A batch may wait on a router's disk through an outage. Its records stay true in that time, but counts of requests in
 flight would become wrong, and would mislead an operator that waits for an instance to fall idle. So a batch is kept
-without those counts; they are inserted, as bytes, when the batch is sent.
+without these counts; they are inserted, as bytes, when the batch is sent.
 """
 
 import re
@@ -43,7 +43,7 @@ def post_body(batches: Sequence[bytes], state: RouterState, behind: Sequence[flo
 
 
 def _encoded(record: Any, fits: Callable[[bytes], bool] = bool) -> bytes:
-    """Encode a record as JSON, without rows that JSON cannot represent or that do not fit, so that one such row does
+    """Return a record encoded as JSON, without rows that JSON cannot represent or that do not fit. So one such row does
     not prevent the whole report.
     """
     encoded = _tried(record)
@@ -58,7 +58,7 @@ def _encoded(record: Any, fits: Callable[[bytes], bool] = bool) -> bytes:
 
 
 def _tried(record: Any) -> bytes:
-    """Encode a record as JSON; return empty bytes if it contains half of a pair of surrogates."""
+    """Return a record encoded as JSON; empty bytes if the record contains an unpaired surrogate."""
     try:
         return _encoder.encode(record)
     except UnicodeEncodeError:
@@ -66,5 +66,5 @@ def _tried(record: Any) -> bytes:
 
 
 def _has_plausible_numbers(encoded: bytes) -> bool:
-    """Return whether the record could be encoded, and has no whole number beyond 64 bits."""
+    """Return whether the record could be encoded and contains no whole number beyond 64 bits."""
     return bool(encoded) and _HUGE.search(encoded) is None

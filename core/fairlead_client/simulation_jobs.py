@@ -69,9 +69,9 @@ class PoolChange:
 class JobRun:
     """One run of a job: a policy at a multiple of the recorded request rate.
 
-    With a `change` (even an empty one), only the requests after it are measured. `seed` None = the job's. Seed 0
-    replays the requests as recorded; another seed of the run also exchanges the start times of sessions, because the
-    record is only one outcome of many.
+    With a `change` (even an empty one), only the requests after it are measured. `seed` None = the job's seed. Seed 0
+    replays the requests as recorded. A run with another seed also exchanges the start times of sessions, because the
+    record is only one of many possible outcomes.
     """
 
     number: int
@@ -124,8 +124,8 @@ class SimulatedTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationJob:
-    """The common inputs of all runs of a simulation. `weight` is the number of requests that each request of the job
-    represents, because only a share of sessions may have been recorded; `hash_ids` may leave out the last, partial
+    """The common inputs of all runs of a simulation. `weight` is the number of real requests that each request of the
+    job represents, because only a share of sessions may have been recorded. `hash_ids` may leave out the last, partial
     block.
     """
 
@@ -170,8 +170,8 @@ class RunFigures:
     migrations: int
     reroutes: int
     sessions_moved: int | None = None
-    """Number of sessions that moved at least once after the run's change, times the number of sessions that each
-    represents; None without a change.
+    """Number of sessions that moved at least once after the run's change, times the number of real sessions that each
+    simulated session represents; None without a change.
     """
     parts: list[PartFigures] = field(default_factory=list)
     """Figures for parts of the requests after the run's change, in order of arrival; empty without a change."""
@@ -187,8 +187,8 @@ class RunFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLine:
-    """A line of progress: the requests simulated since the previous line; a run's figures when the run ends; once, the
-    job's assumptions in words; or the reason why nothing can be simulated.
+    """A line of progress. It has the number of requests simulated since the previous line; a run's figures when the run
+    ends; once, the job's assumptions in words; or the reason why nothing can be simulated.
 
     `alone` is sent once, if the job asks for it: for each request of the job, the seconds to its first token on an idle
     instance with every earlier prefix cached; None for a request larger than an engine's KV memory. No number of

@@ -50,7 +50,8 @@ def run_program(command: click.Command, program: str) -> NoReturn:
 
 def _replace_closed_streams() -> None:
     """Put the null device in place of each standard stream that the caller has closed (`>&-`). Python has no object for
-    such a stream, and its number would go to the next file or connection, with all that libraries print there.
+    such a stream, and the stream's number would go to the next file or connection. Text that libraries print to the
+    stream would then go there too.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -58,7 +59,7 @@ def _replace_closed_streams() -> None:
 
 
 def run(command: click.Command, arguments: Sequence[str], program: str) -> int:
-    """Run a command line; returns its exit code. Every error becomes one line on standard error."""
+    """Run a command line and return its exit code. Every error becomes one line on standard error."""
     try:
         try:
             require_values(arguments)
@@ -149,7 +150,9 @@ def _wanted(param: click.Parameter | None) -> str:
 
 
 def _without_arguments(problem: click.exceptions.NoArgsIsHelpError, program: str) -> int:
-    """Print the whole help of the program itself or, for a group below it, one line that names the group's commands."""
+    """Handle a command line that ends after a group of commands, and return the exit code. For the program itself its
+    whole help is printed; for a group below it, one line that names the group's commands.
+    """
     context = problem.ctx
     assert context is not None
     group = context.command

@@ -28,8 +28,8 @@ complete.
 
 BODY_SECONDS = 30.0
 BODY_BYTES = 64 * 1024
-"""Least number of bytes of a body that must arrive in each period of `BODY_SECONDS` until the body is complete. So the
-body of a login, which is smaller, must be complete after one period, and a large upload may take long.
+"""Least number of bytes of a body that must arrive in each period of `BODY_SECONDS` until the body is complete. A
+login's body is smaller, so it must be complete after one period. A large upload may take long.
 """
 
 UNREAD_SECONDS = 75.0
@@ -283,8 +283,8 @@ class BoundedConnection(HttpToolsProtocol):
         self._drop_later()
 
     def _drop_later(self) -> None:
-        """Drop the connection later: closing waits until everything was sent, and a client that reads nothing would
-        make it wait permanently.
+        """Drop the connection after a while. Closing it waits until everything is sent, so a client that reads nothing
+        would keep the connection open permanently.
         """
         if self.transport.get_write_buffer_size():
             self.loop.call_later(CLOSING_SECONDS, self.transport.abort)

@@ -89,9 +89,9 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of `noun` (empty: a plain number), never infinite.
+    """A finite number of `noun` (empty: a plain number).
 
-    `least` is excluded if `above` is set; `most` is always included.
+    `least` itself is not allowed if `above` is set; `most` is always allowed.
     """
 
     noun: str

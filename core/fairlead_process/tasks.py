@@ -43,7 +43,7 @@ class Tasks:
     def every(self, seconds: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` at once and then every `seconds`, counted from one start to the next.
 
-        Runs never overlap; missed ones are skipped.
+        Runs never overlap. If a run takes longer than the interval, the starts that it missed are skipped.
         """
         self._tasks[name] = asyncio.create_task(_repeated(seconds, name, work), name=name)
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 MOST_LINE_BYTES = 256 * 1024 * 1024
 MOST_RATIO = 250
-"""Maximum ratio of unpacked to packed size: ten times the ratio that JSON and CSV reach."""
+"""Maximum ratio of unpacked to packed size. It is ten times the ratio that JSON and CSV reach."""
 _FREE_BYTES = 4 * 1024 * 1024
 """Number of bytes that are unpacked before the ratio is checked."""
 _PIECE = 64 * 1024

@@ -14,8 +14,8 @@ import yaml
 from fairlead_process.json_documents import DEEPEST, not_utf8, too_deep
 
 MOST_VALUES = 100_000
-"""Maximum number of values: more than any document of Fairlead has; with aliases and merges, a few lines could make
-billions.
+"""Maximum number of values in a document. No document of Fairlead has as many, but with aliases and merges a few lines
+could make billions.
 """
 MOST_DIGITS = 100
 """Maximum number of characters of a whole number: more than any usable number has, and fewer than Python refuses to

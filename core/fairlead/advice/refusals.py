@@ -41,7 +41,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _why(pool: PoolSituation, word: str) -> _Why:
-    """Return the sentence about a refusal reason: the usual sentence, or a sentence with observations from this pool."""
+    """Return the sentence about a refusal reason: the usual sentence, or one with observations from this pool."""
     try:
         reason = RejectionReason(word)
     except ValueError:

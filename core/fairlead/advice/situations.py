@@ -47,7 +47,9 @@ class Served:
 
     @property
     def late(self) -> int:
-        """Number of requests that missed a target: TTFT or TPOT. While no router judges both targets, only TTFT counts."""
+        """Number of requests that missed a target (TTFT or TPOT). While no router judges both targets, it counts only
+        requests that missed TTFT.
+        """
         return self.judged - self.in_time if self.judged else self.ttft_judged - self.ttft_in_time
 
     @property

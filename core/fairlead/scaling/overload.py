@@ -66,7 +66,7 @@ class Outlook:
 
 
 def outlook(prefill: tuple[int, float], decode: tuple[int, float], demand: Demand) -> Outlook:
-    """Return the predicted result of a split. The arguments are, for each role, its number of instances and its work."""
+    """Return the predicted result of a split; the arguments have the number of instances and the work of each role."""
     (prefill_replicas, prefill_work), (decode_replicas, decode_work) = prefill, decode
     spread = sqrt(log(1 + demand.prompt_variation**2)) if demand.refuses_late and demand.prompt_variation else 0.0
     prefilled = kept_requests(prefill_replicas / prefill_work if prefill_work > 0 else inf, spread)

@@ -31,10 +31,10 @@ class FindingCalls(ApiCalls):
         return await self._call("DELETE", f"/v1/pools/{path_of(pool)}/engine", PoolEngine)
 
     async def served_requests(self, pool: PoolKey, *, start: str = "now-1h", end: str = "now", limit: int = 2_000) -> ServedRequests:
-        """Return the newest recorded requests of a time range, with how an engine served them."""
+        """Return the newest recorded requests of a time range, and how an engine served each of them."""
         query: Query = {"from": start, "to": end, "limit": limit}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/served-requests", ServedRequests, query=query)
 
     async def trends(self, *, start: str = "now-1h", end: str = "now") -> Trends:
-        """Return all pools over a range, in a few steps each."""
+        """Return the results of all pools over a range, for each pool in a few time steps."""
         return await self._call("GET", "/v1/trends", Trends, query={"from": start, "to": end})

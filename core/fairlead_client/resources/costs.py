@@ -18,8 +18,8 @@ class CostGroup(StrEnum):
 
 
 class CostPart(StrEnum):
-    """The part of the cost in a line. `used`: the cost of requests. `idle`: the time in which an instance had no
-    request. `unattributed`: busy time without known tokens. `others`: all sessions without a line of their own.
+    """The part of the cost that a line is about. `used`: the cost of requests. `idle`: the time in which an instance
+    had no request. `unattributed`: busy time without known tokens. `others`: all sessions without a line of their own.
     """
 
     USED = "used"
@@ -96,8 +96,8 @@ class CostSaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport:
-    """The cost of a range, in whole hours UTC, up to now at the latest. `unpriced_hours` are hours of instances without
-    a price; no amount includes them.
+    """The cost of a range of whole hours in UTC; the range ends at the latest now. `unpriced_hours` are hours of
+    instances without a price; no amount includes them.
     """
 
     by: CostGroup

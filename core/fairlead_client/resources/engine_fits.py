@@ -121,9 +121,9 @@ class EngineFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEngine:
-    """The engine model with which a pool is simulated. If `fit` is None, it is a preset estimated from data sheets,
-    named by `engine`. `is_simulated`: the pool's engines are simulated engines, which are modelled as the spec declares
-    them.
+    """The engine model with which a pool is simulated. If `fit` is None, the model is the preset named by `engine`,
+    which was estimated from data sheets. `is_simulated` says that the pool's engines are simulated engines, which are
+    modelled as the spec declares them.
     """
 
     pool: str

@@ -31,8 +31,8 @@ class RecordedQuarter:
 
 
 class TrialOf(StrEnum):
-    """The schedules with which the last week is simulated again: in mode SLO without schedules, with the present
-    schedules, or with the proposed schedules.
+    """The schedules with which the last week is simulated again: no schedules in mode SLO, the present schedules, or
+    the proposed schedules.
     """
 
     REACTIVE = "reactive"

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 SOFT_PERCENT = 80
-"""Default of `budget_soft_percent`: the share of a budget, in percent, from which a key is reported."""
+"""Default of `budget_soft_percent`: the share of a budget, in percent, from which a warning about the key is reported.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +40,8 @@ class GatewayKeyRequest:
 class GatewayKeyChange:
     """The fields of a key to change, as in `GatewayKeyRequest`; None leaves a field unchanged.
 
-    An empty list gives access to all pools or models, an empty `priority_class` is the default class, an empty budget
-    does not apply, and 0 removes a limit; `days` 0 removes the key's expiry.
+    An empty list gives access to all pools or models. An empty `priority_class` means the default class. An empty
+    budget removes the budget, and 0 removes a limit; `days` 0 removes the key's expiry.
     """
 
     name: str | None = None

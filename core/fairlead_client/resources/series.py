@@ -29,7 +29,7 @@ class Drawn(StrEnum):
 class SeriesLine:
     """One metric over time; `part` names its role, priority class, cause or router, None = the whole.
 
-    Each line has the steps of its own records: value `i` covers `step_seconds`, beginning `i` steps after `start`. None
+    Each line has the steps of its own records. Value `i` covers `step_seconds`, beginning `i` steps after `start`; None
     = no value is known for the step. A rate is computed over the known part of a step.
     """
 

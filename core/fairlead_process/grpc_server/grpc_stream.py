@@ -57,7 +57,7 @@ class Connection(Protocol):
         """The counter of the bytes that the connection's streams wait to send."""
 
     def push(self, data: bytes) -> None:
-        """Send these bytes in one write with other bytes that are sent at the same moment."""
+        """Send these bytes in one write together with other bytes that are sent at the same moment."""
 
     def send_data(self, stream: GrpcStream, data: bytes) -> bool:
         """Send all of the data in one frame if flow control allows it, which is the usual case; return whether the data
