@@ -38,8 +38,8 @@ def cell_of(ttft_seconds: float, tpot_seconds: float | None) -> int:
 
 
 def in_time(counts: Mapping[int, int], ttft_seconds: float, tpot_seconds: float) -> InTime:
-    """Return the number of requests in `counts` (requests by cell) whose TTFT and TPOT are both below their targets, in
-    seconds.
+    """Return the range of the number of requests that meet both targets: a TTFT below `ttft_seconds` and a TPOT below
+    `tpot_seconds`. `counts` has the number of requests in each cell.
     """
     ttft_least, ttft_most = _steps_below(ttft_seconds)
     tpot_least, tpot_most = _steps_below(tpot_seconds)

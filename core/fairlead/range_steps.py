@@ -37,8 +37,8 @@ class Covered:
 
 
 def rollup_of(seconds: int) -> str:
-    """Return the coarsest rollups that add up to steps of this length: 10s, 1m or 1h, as in the names of their
-    tables.
+    """Return the coarsest roll-ups from which steps of this length can be added up: `10s`, `1m` or `1h`, as in the
+    names of their tables.
     """
     return "10s" if seconds < _MINUTE else "1m" if seconds < _HOUR else "1h"
 

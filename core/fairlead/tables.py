@@ -113,7 +113,7 @@ KV_USAGE_METRICS: Mapping[str, str] = MappingProxyType(
 NIXL = "Nixl"
 SHARED_STORE = "SharedStore"
 KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", SHARED_STORE)
-"""Every known way in which engines hand KV blocks to each other. A spec that names the second way is refused."""
+"""Every known way in which engines hand KV blocks to each other. A spec that names `OffloadingP2P` is refused."""
 MOVES_THAT_PAY = "Pays"
 EVERY_MOVE = "Always"
 WHEN_MOVED = (MOVES_THAT_PAY, EVERY_MOVE)

@@ -199,7 +199,7 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """IP networks separated by commas, each with its length and without host bits."""
+    """IP networks separated by commas, each with its prefix length and without host bits."""
 
     wanted: str = field(default="networks such as 10.0.0.0/8 with commas between them", init=False)
     unit: str = field(default="networks with commas", init=False)

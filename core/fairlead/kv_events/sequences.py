@@ -1,8 +1,8 @@
 """Checks the sequence numbers of batches: detects lost and repeated batches, and restarts of the engine.
 
-An engine numbers its batches from 0 and stamps each with its clock. PUB/SUB loses batches that a slow or late
-subscriber does not read in time, so a subscriber asks the engine to repeat all batches from a number on. A restarted
-engine begins at 0 again with an empty cache. Its batches have later timestamps than all earlier batches; this
+An engine numbers its batches from 0 and stamps each batch with its clock. A PUB/SUB socket loses batches that a slow or
+late subscriber does not read in time. So a subscriber asks the engine to repeat all batches from a certain number on. A
+restarted engine begins at 0 again with an empty cache. Its batches have later timestamps than all earlier batches; this
 distinguishes them from repeated batches.
 
 The caller owns sockets and time: it passes in the received messages and carries out the returned `Step`.
@@ -29,7 +29,7 @@ class SourceState(StrEnum):
     REPLAYING = "replaying"
     """Missing batches were requested; batches that arrive meanwhile wait."""
     INCOMPLETE = "incomplete"
-    """Batches were lost permanently: the source may hold blocks that the index does not know."""
+    """Batches were lost permanently, so the source may hold blocks that the index does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Step(Generic[Batch]):
     """The next things for the caller to do, in this order: clear the source if `reset`, apply the batches, ask for a
     replay.
 
-    A replay that is still running is abandoned when a new one is requested.
+    If a replay is requested while an earlier replay runs, the earlier replay is abandoned.
     """
 
     batches: tuple[Batch, ...] = ()

@@ -49,9 +49,7 @@ class AuditAction(StrEnum):
     """The Kubernetes API's audit log named the author of a change that was recorded under its field manager."""
     POOL_DELETED = "pool.deleted"
     DATABASE_WENT_BACK = "database.went-back"
-    """The database lacks data that it had committed, so tokens and keys that were revoked after the remaining data are
-    valid again.
-    """
+    """The database lacks data that it had committed, so tokens and keys whose revocation is lost are valid again."""
 
 
 OPERATOR_EVENT = "operator."

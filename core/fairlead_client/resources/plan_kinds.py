@@ -129,7 +129,7 @@ class PlanRequest:
 
 
 def _pace(section: str, way: str, done: str) -> tuple[Input, ...]:
-    """Return the inputs of one direction of scaling."""
+    """Return a form's inputs for one direction of scaling, up or down."""
     return (
         duration_input(f"{section}.stabilizationWindow", f"Scaling {way} waits for", "30s"),
         number_input(f"{section}.instances", f"Instances {done} in a period", "4", told=""),
