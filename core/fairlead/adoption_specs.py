@@ -90,7 +90,7 @@ OF_ROLES = (
         cel="!has(self.selector) || has(self.scaleTargetRef) || !has(self.replicas)",
         holds=lambda role: role.selector is None or role.scale_target_ref is not None or role.replicas is None,
         field="replicas",
-        message="roles[].replicas beside roles[].selector needs roles[].scaleTargetRef; name the workload to scale there, or remove it",
+        message="roles[].replicas beside roles[].selector needs roles[].scaleTargetRef; name the workload there, or remove roles[].replicas",
     ),
     Rule(
         cel=f"!has(self.selector) || has(self.scaleTargetRef) || (self.minReplicas == 0 && self.maxReplicas == {MOST_BY_DEFAULT})",
@@ -100,14 +100,14 @@ OF_ROLES = (
         field="minReplicas",
         message=(
             "minReplicas and maxReplicas beside roles[].selector need roles[].scaleTargetRef; name the workload "
-            "to scale there, or remove them"
+            "there, or remove minReplicas and maxReplicas"
         ),
     ),
     Rule(
         cel="!has(self.scaleTargetRef) || self.minReplicas >= 1",
         holds=lambda role: role.scale_target_ref is None or role.min_replicas >= 1,
         field="minReplicas",
-        message="minReplicas of at least 1 must be written beside roles[].scaleTargetRef, so that no default scales a workload in",
+        message="minReplicas must be at least 1 beside roles[].scaleTargetRef, because the default 0 could remove all pods of the workload; write it",
     ),
     Rule(
         cel="!has(self.scaleTargetRef) || self.name == 'both' || has(self.replicas)",
@@ -139,7 +139,7 @@ OF_POOLS = (
         cel=f"{_SCALED} || self.replicas == 1",
         holds=lambda spec: is_scaled(spec) or spec.replicas == 1,
         field="replicas",
-        message="replicas beside roles[].selector needs roles[].scaleTargetRef; name the workload to scale there, or remove it",
+        message="replicas beside roles[].selector needs roles[].scaleTargetRef; name the workload there, or remove replicas",
     ),
     Rule(
         cel=f"{_OWN} || !has(self.engine.simulated)",
@@ -159,7 +159,7 @@ OF_POOLS = (
         cel=f"{_SCALED} || self.scaling.mode == 'Fixed'",
         holds=lambda spec: is_scaled(spec) or spec.scaling.mode is ScalingMode.FIXED,
         field="scaling",
-        message="other modes of scaling than Fixed beside roles[].selector need roles[].scaleTargetRef",
+        message="scaling.mode must be Fixed beside roles[].selector without roles[].scaleTargetRef; write Fixed, or name the workload there",
     ),
     Rule(
         cel=f"{_OWN} || !has(self.scaling.schedules) || self.scaling.schedules.all(schedule, !has(schedule.ratio))",

@@ -122,7 +122,7 @@ BETWEEN_SECTIONS = (
         cel="self.engine.type != 'sglang' || self.roles.all(role, !has(role.warm))",
         holds=lambda spec: spec.engine.type != "sglang" or all(role.warm is None for role in spec.roles),
         field="roles",
-        message="roles[].warm is not for engine.type sglang, which has no such endpoints; remove it",
+        message="roles[].warm is not for engine.type sglang, which has no endpoints for sleeping; remove it",
     ),
     Rule(
         cel="!self.roles.exists(role, has(role.warm) && has(role.warm.turns)) || self.rollout.maxSurge == 0",

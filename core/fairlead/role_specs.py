@@ -146,7 +146,7 @@ class TurnsSpec:
         convert=str,
     )
     at_least_seconds: float = duration(
-        "How long an instance serves at least before it gives up its device for another pool.", "60s", minimum=1, maximum=86400
+        "Least time for which an instance serves before it gives up its device for another pool.", "60s", minimum=1, maximum=86400
     )
     priority: int = whole(
         "A pool gives up no device for a pool of a lower priority, except for the minReplicas of that pool.",
@@ -168,7 +168,7 @@ class WarmSpec:
     )
     turns: TurnsSpec | None = nested(
         TurnsSpec,
-        "The devices on which the role's instances take turns with those of other pools. Without it, instances share no "
+        "The devices on which the role's instances take turns with instances of other pools. Without it, instances share no "
         "device with other pools.",
         optional=True,
     )
@@ -259,7 +259,7 @@ class RoleSpec:
             cel=" && ".join(f"({_no_reserved(field)})" for field in ("template", "workerTemplate")),
             holds=lambda role: not any(_reserved(role)),
             fault=lambda role: next(_reserved(role)),
-            message=f"labels and annotations of {MARKS} belong to a single pod, and a template would give them to every new one; remove them "
+            message=f"labels and annotations that begin with {MARKS} belong to single pods, and a template would give them to every new pod; remove them "
             f"from roles[].template and workerTemplate, except {' and '.join(sorted(TEMPLATE_MARKS))}",
         ),
         *adoption_specs.OF_ROLES,

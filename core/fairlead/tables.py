@@ -165,8 +165,8 @@ class KvTransferFacts:
     )
 
     kind: str = text(
-        "Nixl: vLLM's NixlConnector with kv_role kv_both; the instance that holds a prompt computes one token of it and says where the blocks are, the "
-        "other one fetches them. SharedStore: all engines put what they compute into one store and load from it without being asked (LMCache, Mooncake "
+        "Nixl: vLLM's NixlConnector with kv_role kv_both; the instance that holds a prompt computes one token of it and says where the blocks are; the "
+        "other instance fetches them. SharedStore: all engines put what they compute into one store and load from it without being asked (LMCache, Mooncake "
         "Store, a file or object tier), so what it holds counts for every instance at the time that loading takes. OffloadingP2P (vLLM's "
         "OffloadingConnector with a p2p tier) is refused.",
         NIXL,
@@ -179,9 +179,9 @@ class KvTransferFacts:
         enum=WHEN_MOVED,
     )
     copies: str = text(
-        "Pays: a prefix with which many sessions begin is copied to instances that lack it, ahead of the next such session, where the computation that "
-        "this is expected to save exceeds the predicted transfer; for at most the share of the time that routing.handOverBudget names, and while one "
-        "router decides for all. Never: sessions' blocks move only with the sessions.",
+        "Pays: a prefix with which many sessions begin is copied to instances that lack it before the next such session arrives, if the computation that "
+        "the copy is expected to save takes longer than the predicted transfer. Copies take at most the share of the time that routing.handOverBudget "
+        "names, and are made only while one router decides for all. Never: sessions' blocks move only with the sessions.",
         NO_COPIES,
         enum=(NO_COPIES, COPIES_THAT_PAY),
     )
@@ -199,7 +199,7 @@ class KvTransferFacts:
     )
     store_medium: str | None = text(
         "Medium by which engines' KV events name the store; default: every medium with the locality REMOTE. Until an event names it, routers use "
-        "what they have sent.",
+        "the store is assumed to hold what they have seen computed.",
         None,
         pattern=r"^\S+$",
         max_length=64,
@@ -258,7 +258,7 @@ class EngineFigures:
     kv_transfer: KvTransferFacts | None = nested(
         KvTransferFacts,
         "How sessions that move take their KV blocks along, from one instance that prefills to another. Declare it only if all engines that prefill are "
-        "started so; without it a moved session is computed again.",
+        "started with this transfer; without it, the context of a moved session is computed again.",
         optional=True,
     )
 
@@ -430,7 +430,7 @@ class TaskTarget:
     )
     percentile: float = number("Share of tasks, in percent, that must meet the targets.", 90, minimum=1, maximum=100)
     idle_seconds: float = duration(
-        "How long after the end of its last turn a task is over, and judged. Another turn of it makes it go on.",
+        "Time from the end of a task's last turn until the task is over and is judged. A further turn continues the task.",
         "10m",
         minimum=1.0,
         maximum=86400.0,
@@ -470,8 +470,7 @@ class EarlyRejectionFacts:
         "slo.ttft, or every decoding instance slo.tpot at its present load; Predicted: the same for slo.ttft, "
         "and slo.tpot at the load predicted for when the request begins to decode; AfterPrefill, with the "
         "roles prefill and decode: at arrival for slo.ttft only, and for slo.tpot only after the prompt has "
-        "been computed, in vain. "
-        "Decode steps are measured on finished requests.",
+        "been computed, in vain. Times of decode steps are measured on finished requests.",
         "Disabled",
         enum=EARLY_REJECTION_MODES,
     )

@@ -22,6 +22,6 @@ def too_far(said: str | None, ours: int = VERSION) -> str | None:
         return None
     older = "caller" if theirs < ours else "control API"
     return (
-        f"the caller speaks version {theirs} of the internal protocol and this control API version {ours}; they may be {MOST_APART} apart: "
+        f"the caller speaks version {theirs} of the internal protocol and this control API version {ours}; they may differ by at most {MOST_APART}: "
         f"upgrade the {older}, one release at a time"
     )

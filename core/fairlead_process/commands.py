@@ -27,9 +27,9 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.DONE: "Done; also when the reader of a pipe has seen enough (`| head`), and for `down` where nothing runs.",
-    ExitCode.FAILED: "Not done, or found: the API, a file or a process refused or did not answer, a change was declined "
-    "or is another's to make, a check (`verify`, `audit verify`, `kv-events check`, `status`) found something.",
+    ExitCode.DONE: "Done; also when the reader of a pipe has seen enough (`| head`), and if `down` finds nothing that runs.",
+    ExitCode.FAILED: "Not done, or a problem was found: the API, a file or a process refused or did not answer; a change was declined, "
+    "or another program owns the object; or a check (`verify`, `audit verify`, `kv-events check`, `status`) found a problem.",
     ExitCode.WRONG: "A command line, an input or a setting that cannot be used; nothing was tried.",
     ExitCode.INTERRUPTED: "Ended by Ctrl-C.",
 }

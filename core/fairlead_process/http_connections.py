@@ -209,7 +209,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self._is_asking():
             self._watch(MOST_SECONDS, self._head_overdue)  # first what is being answered
         elif self._head_bytes:
-            self._refuse(408, f"the headers did not come within {MOST_SECONDS:g} s")
+            self._refuse(408, f"the headers did not arrive within {MOST_SECONDS:g} s")
         else:
             self._close()
 
@@ -217,7 +217,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._overdue = None
         held_back = self.flow.read_paused and self.cycle is not None and len(self.cycle.body) > HIGH_WATER_LIMIT
         if self._body_bytes < BODY_BYTES and not held_back and not self.pipeline:
-            self._refuse(408, f"the body did not come within {BODY_SECONDS:g} s, or too little of it")
+            self._refuse(408, f"too little of the body arrived within {BODY_SECONDS:g} s")
             return
         self._body_bytes = 0
         self._watch(BODY_SECONDS, self._look_at_body)

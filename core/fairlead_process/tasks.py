@@ -90,6 +90,6 @@ async def _succeeds(name: str, work: Callable[[], Awaitable[None]]) -> bool:
     try:
         await work()
     except Exception:
-        logger.exception("background task failed, it is begun again", extra={"task": name})
+        logger.exception("background task failed, it is started again", extra={"task": name})
         return False
     return True

@@ -22,8 +22,8 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         level=Level.WARN,
         harm=Harm(amount=worst.excess_per_second, unit=HarmUnit.REQUESTS),
         sentence=(
-            f"{pool.pool} used its error budget {worst.burn:.1f} times faster than it may over {_span(worst.seconds)} (alert above "
-            f"{worst.threshold:.1f}): at that rate a whole budget of 30 days lasts {lasts}, whatever is left of the present one."
+            f"{pool.pool} used its error budget {worst.burn:.1f} times faster than allowed over {_span(worst.seconds)} (alert above "
+            f"{worst.threshold:.1f}): at that rate a whole budget of 30 days would last {lasts}."
         ),
         evidence=Evidence(kind=EvidenceKind.SLO, seconds=worst.seconds),
     )

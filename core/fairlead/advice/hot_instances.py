@@ -75,8 +75,8 @@ def _finding(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInsta
         sentence=(
             f"{one.id} of {pool.pool} serves {met} of first tokens in time, the others {rest} (goal "
             f"{wording.percent(pool.slo.percentile)}): "
-            f"it computes {wording.share(_share(one, serving))} of the prompt tokens where {wording.share(_fair(one, serving))} would be "
-            f"fair{held}{then}."
+            f"it computes {wording.share(_share(one, serving))} of the prompt tokens (fair: {wording.share(_fair(one, serving))})"
+            f"{held}{then}."
         ),
         evidence=Evidence(kind=EvidenceKind.INSTANCE, seconds=pool.window_seconds, instance=one.id),
         remedy=remedy,

@@ -77,5 +77,5 @@ def _where(pool: PoolSituation, late: int, of: _Judged) -> str:
     others, judged = of(sum((one.served for one in pool.instances if one is not worst), pool.gone))
     if not judged:
         return f"all of them on {worst.id}, {'its only instance' if len(pool.instances) == 1 else 'where all were served'}"
-    then = "missed too" if pool.exceeds(others, judged) else "met"
-    return f"{wording.share(of(worst.served)[0] / late)} of the late ones were on {worst.id}; without it the goal is {then}"
+    then = "miss the goal too" if pool.exceeds(others, judged) else "meet the goal"
+    return f"{wording.share(of(worst.served)[0] / late)} of the late ones were on {worst.id}; the others {then}"

@@ -58,9 +58,9 @@ def _measured(pool: PoolSituation, reach: Reach) -> Finding:
         level=Level.BAD,
         harm=Harm(amount=pool.per_second(harm), unit=HarmUnit.REQUESTS),
         sentence=(
-            f"{pool.pool}: {wording.share(reach.share)} of requests waited longer than the TTFT target of "
-            f"{wording.seconds(pool.slo.ttft_seconds)} for an instance that had no other prompt to compute; no number of instances can serve "
-            f"them in time; remedies for them: a TTFT target of {target} (an estimate: {within} of such requests had their first token "
+            f"{pool.pool}: {wording.share(reach.share)} of requests got their first token later than the TTFT target of "
+            f"{wording.seconds(pool.slo.ttft_seconds)}, although their instance had no other prompt to compute; no number of instances can "
+            f"serve them in time; remedies for them: a TTFT target of {target} (an estimate: {within} of such requests had their first token "
             f"sooner), a pool of their own with such a target or faster engines."
         ),
         evidence=Evidence(kind=EvidenceKind.DECISIONS, seconds=pool.window_seconds),

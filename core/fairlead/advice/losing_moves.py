@@ -24,7 +24,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         harm=Harm(amount=lost * 3600 / moves.seconds, unit=HarmUnit.WAITED_SECONDS),
         sentence=(
             f"{pool.pool}'s session moves cost users {wording.seconds(lost)} in the last {wording.seconds(moves.seconds)}: {moves.lost} of "
-            f"{moves.known} with a known result were not faster than predicted for staying."
+            f"{moves.known} moves with a known result were not faster than was predicted for staying."
         ),
         evidence=Evidence(kind=EvidenceKind.MIGRATIONS, seconds=moves.seconds),
         remedy=Remedy(kind="migrations", words="pausing migrations", fields={"migrations": MIGRATIONS_PAUSED}),

@@ -34,7 +34,7 @@ def _speeds(pool: PoolSituation) -> Iterator[Finding]:
         harm=Harm(amount=error, unit=HarmUnit.ERROR),
         sentence=(
             f"{pool.pool}'s routers predict prefill times with a mean error of {wording.share(error)}: early rejection at "
-            f"{wording.seconds(pool.slo.ttft_seconds)} may be off by {off}, and refuse requests that would be in time or take late ones."
+            f"{wording.seconds(pool.slo.ttft_seconds)} may be off by {off}, and refuse requests that would be in time or accept requests that will be late."
         ),
         evidence=Evidence(kind=EvidenceKind.POOL, seconds=pool.window_seconds),
         symptom=wrong_figure(Quantity.PREFILL),
@@ -53,7 +53,7 @@ def _model(pool: PoolSituation) -> Iterator[Finding]:
         level=Level.WARN,
         harm=Harm(amount=model / pool.slo.ttft_seconds, unit=HarmUnit.ERROR),
         sentence=(
-            f"{pool.pool}'s routers choose by a model that errs by {wording.seconds(model)} in TTFT, where their own formula errs by "
+            f"{pool.pool}'s routers choose by a model whose TTFT predictions err by {wording.seconds(model)}; their own formula errs by "
             f"{wording.seconds(formula)} for the same requests."
         ),
         evidence=Evidence(kind=EvidenceKind.PREDICTOR, seconds=pool.window_seconds),

@@ -52,7 +52,7 @@ def beyond_words(reach: Reach, ttft_seconds: float) -> str:
         whose += f" ({wording.share(refused)} of the refused ones)"
     if reach.too_long == reach.beyond:
         return f"{whose} need more KV memory than an engine has; no number of instances can serve them"
-    tokens = "" if reach.tokens is None else f", which computes {amount(reach.tokens, 'token')} in it"
+    tokens = "" if reach.tokens is None else f", which computes {amount(reach.tokens, 'token')} in that time"
     needs = f"need more than the TTFT target of {wording.seconds(ttft_seconds)} alone on an idle instance{tokens}"
     return f"{whose} {needs}; no number of instances can serve them in time"
 

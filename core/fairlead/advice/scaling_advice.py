@@ -49,7 +49,7 @@ def _finding(pool: PoolSituation, one: SeenAdvice, most: int) -> Finding:
         subject=f"{one.controller} {one.role}",
         level=Level.WARN if up else Level.NOTE,
         harm=Harm(amount=float(abs(_number(one) - one.current)), unit=HarmUnit.INSTANCES),
-        sentence=f"The operator advised {number} of {pool.pool} instead of {one.current} {ago} ago: {one.reason.rstrip('.')}.",
+        sentence=f"The operator advised {number} of {pool.pool} instead of {one.current}, {ago} ago: {one.reason.rstrip('.')}.",
         evidence=Evidence(kind=EvidenceKind.SCALING, seconds=max(one.age_seconds, pool.window_seconds)),
         remedy=_remedy(pool, one, most),
         symptom=LATE_FIRST_TOKENS if up and one.controller == Controller.SCALING else None,

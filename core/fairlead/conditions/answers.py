@@ -34,7 +34,7 @@ def ring_synced(facts: PoolFacts) -> Condition:
         return not_answered_yet(kind)
     if facts.observations is None:
         return Condition(
-            type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Routers go on with the last table they have"
+            type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Routers continue with the last table that they received"
         )
     version = facts.observations.table_version
     if facts.observations.live_routers == 0:
@@ -151,4 +151,4 @@ def control_plane_reachable(facts: PoolFacts) -> Condition:
         return Condition(type=kind, status="False", reason="NoAnswer", message=message)
     if facts.observations.record_lacks:
         return Condition(type=kind, status="True", reason="DatabaseWentBack", message=facts.observations.record_lacks)
-    return Condition(type=kind, status="True", reason="Answered", message="The control API took the pool's state")
+    return Condition(type=kind, status="True", reason="Answered", message="The control API accepted the pool's state")

@@ -141,7 +141,7 @@ def has_devices(facts: PoolFacts, turn: Turn) -> Condition:
         who = f"{turn.waiting} of {turn.wanted} instances wait{'s' if turn.waiting == 1 else ''} for a device"
         return Condition(type=kind, status="False", reason=WAITS_FOR_DEVICE, message=f"{who}; {_held(turn.holders)}")
     if turn.idle:
-        return Condition(type=kind, status="True", reason=IDLE, message="Without requests: pools that wait get its devices first")
+        return Condition(type=kind, status="True", reason=IDLE, message="The pool has no requests; pools that wait get its devices first")
     return Condition(type=kind, status="True", reason="HasItsDevices", message="No instance waits for a device")
 
 
@@ -153,7 +153,7 @@ def _cannot_use_a_device() -> Condition:
 def _held(holders: tuple[DeviceUser, ...]) -> str:
     words = [f"{one.claim} by {one.pod}{f' of {one.pool} ({one.state})' if one.pool else ', not an instance'}" for one in holders]
     more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
-    return f"in use: {', '.join(words[:_NAMED])}{more}" if words else "free ones are kept for pools that come first"
+    return f"in use: {', '.join(words[:_NAMED])}{more}" if words else "free devices are reserved for pools that come first"
 
 
 _ACCEPTED = "Accepted"
@@ -179,7 +179,7 @@ def gateway_ready(facts: GatewayFacts) -> Condition:
         return Condition(type=kind, status="False", reason="RefsNotResolved", message=_told(unresolved))
     silent = [parent.name for parent in facts.parents if _judgement(parent, _ACCEPTED) is None]
     if silent:
-        message = f"{', '.join(silent)}: no word yet on whether the pool is accepted"
+        message = f"{', '.join(silent)}{' has' if len(silent) == 1 else ' have'} not reported yet whether the pool is accepted"
         return Condition(type=kind, status="Unknown", reason="NotJudgedYet", message=message)
     names = ", ".join(parent.name for parent in facts.parents)
     return Condition(type=kind, status="True", reason="Accepted", message=f"Accepted by {names}")
@@ -212,10 +212,10 @@ def scaling_active(facts: PoolFacts) -> Condition:
     if not silent:
         return Condition(type=kind, status="True", reason="ValidSignalsFound", message="Every role is measured")
     if facts.observations is not None and facts.observations.figures_behind_seconds:
-        message = "The control API's roll-ups lag, so nothing is known of the last minutes; the numbers of instances stay as they are"
+        message = "The control API's roll-ups lag, so the last minutes are not known; the numbers of instances stay as they are"
         return Condition(type=kind, status="False", reason="FiguresBehind", message=message)
     if scaling.answered or facts.api_problem is not None:
-        message = f"Nothing fresh is measured of {' and '.join(silent)}; the numbers of instances stay as they are"
+        message = f"No fresh measurements of {' and '.join(silent)}; the numbers of instances stay as they are"
         return Condition(type=kind, status="False", reason="NoSignals", message=message)
     return not_answered_yet(kind)
 
@@ -267,4 +267,4 @@ def _noun(target: RoleTarget) -> str:
 
 def _words(target: RoleTarget) -> str:
     by = f"schedule {target.schedule}" if target.schedule is not None else "the role"
-    return f"{target.wanted} {_noun(target)} are recommended, and {by} allows {target.bounds.lower} to {target.bounds.upper}"
+    return f"{target.wanted} {_noun(target)} are recommended, but {by} allows only {target.bounds.lower} to {target.bounds.upper}"

@@ -129,7 +129,7 @@ def proposed(record: DemandRecord, pool: Forecasted, now: datetime) -> Proposed 
     if carried is None:
         return (
             f"the pool served {pool.slo.percentile:g} % of its requests in time for less than a day in all, "
-            "so nobody knows how much an instance can carry"
+            "so the capacity of an instance is not known"
         )
     week = week_of(past, pool, carried, origin)
     return Proposed(carried=carried, week=week, schedules=_drafted(past, pool, carried, week))

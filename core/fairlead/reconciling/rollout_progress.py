@@ -72,7 +72,10 @@ class Rollout:
         if spec.paused:
             return RolloutTrouble.PAUSED, "rollout.paused is true"
         if now - self.updated_at >= spec.progress_deadline_seconds:
-            return RolloutTrouble.LATE, f"{sum(self.updated.values())} instances updated, no further one for {now - self.updated_at:.0f} s"
+            return (
+                RolloutTrouble.LATE,
+                f"{sum(self.updated.values())} instances updated, no further instance for {now - self.updated_at:.0f} s",
+            )
         return None
 
 

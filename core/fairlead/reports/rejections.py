@@ -55,15 +55,15 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
         RejectionReason.PREDICTED_TTFT: ReasonFacts(
             status=429,
             title="First token predicted too late",
-            finding="every instance was predicted to miss the TTFT target of {ttft} when they came",
-            suggestion="Every instance would miss the TTFT target. Add instances; prompts too long for one of them need a longer slo.ttft.",
+            finding="every instance was predicted to miss the TTFT target of {ttft} when the requests arrived",
+            suggestion="Every instance would miss the TTFT target. Add instances; prompts that are too long for any instance need a longer slo.ttft.",
             short=Role.PREFILL,
             by_estimate=True,
         ),
         RejectionReason.DECODE_OVERLOADED: ReasonFacts(
             status=429,
             title="Decode predicted too slow",
-            finding="decoding was predicted to miss the TPOT target of {tpot} when they came",
+            finding="decoding was predicted to miss the TPOT target of {tpot} when the requests arrived",
             suggestion=(
                 "Decoding would miss the TPOT target. Add instances (that decode), raise slo.tpot, or raise earlyRejection.headroom."
             ),
@@ -74,10 +74,10 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
             status=429,
             title="Decode too slow, after a prefill in vain",
             finding=(
-                "decoding would miss the TPOT target of {tpot}, found when their prompts were computed in vain; "
-                "mode Load refuses them at arrival"
+                "decoding would miss the TPOT target of {tpot}, which was found only after their prompts were computed; "
+                "mode Load refuses such requests at arrival"
             ),
-            suggestion="Prompts were computed in vain. Add decode instances, or set earlyRejection.mode to Load: it refuses at arrival.",
+            suggestion="Prompts were computed in vain. Add decode instances, or set earlyRejection.mode to Load, which refuses at arrival.",
             short=Role.DECODE,
         ),
         RejectionReason.QUEUE_FULL: ReasonFacts(
@@ -105,14 +105,14 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
         RejectionReason.POLICY_FAILED: ReasonFacts(
             status=500,
             title="The routing policy failed",
-            finding="the pool's routing policy failed on them; the routers' logs say how",
-            suggestion="The routing policy failed on these requests. The routers' logs say how; choose another policy meanwhile.",
+            finding="the pool's routing policy failed on the requests; the routers' logs say why",
+            suggestion="The routing policy failed on these requests. The routers' logs say why; choose another policy in the meantime.",
         ),
         RejectionReason.SCALED_TO_ZERO: ReasonFacts(
             status=503,
             title="Scaled to zero",
             finding="no instance is desired",
-            suggestion="No instance is wanted. Raise replicas, or look at the pool's schedules.",
+            suggestion="No instance is desired. Raise replicas, or look at the pool's schedules.",
         ),
         RejectionReason.UPSTREAM_FAILED: ReasonFacts(
             status=502,

@@ -116,7 +116,7 @@ def _grounds(found: Recommendation) -> str:
     if found.imbalance is not None:
         seen = found.imbalance
         if found.recommended == found.current:
-            return f"prefill load {seen.prefill_load:.2f} and decode load {seen.decode_load:.2f} call for no more {found.role} instances"
+            return f"prefill load {seen.prefill_load:.2f} and decode load {seen.decode_load:.2f} no longer call for one more {found.role} instance"
         move = f"one {seen.donor} instance should become {found.role}, for {seen.comparisons} comparisons in a row"
         if found.cause is Cause.WORK_EXCEEDS:
             served = f"{percentage(seen.servable_after or 0)} instead of {percentage(seen.servable or 0)} of the requests could be served"

@@ -175,7 +175,7 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
                 number_input("maxReplicas", "Maximum", "16", hint="instances that scaling does not exceed", least=0, most=MAX_REPLICAS),
                 number_input("warm.asleep", "Asleep", "2", hint="surplus instances that sleep", told="", least=0, most=MAX_ASLEEP),
             ),
-            command="Change the least and the most instances of a role, and how many sleep.",
+            command="Change the minimum and the maximum number of instances of a role, and how many sleep.",
             file_refusal="the number of instances is the number of engines there; add an engine to the file, or remove one",
             workload_refusal="their workload creates and deletes them; scale the workload, or name it in roles[].scaleTargetRef",
             for_scale_targets=True,

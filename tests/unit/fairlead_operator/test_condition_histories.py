@@ -298,10 +298,10 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
     ),
     (ConditionType.CONTROL_PLANE_REACHABLE, "an outage"): (
         Step(happens=api_away, status="Unknown", reason="NotAnsweredYet", words="has not answered yet", rounds=1),
-        Step(happens=api_back, status="True", reason="Answered", words="took the pool's state"),
-        Step(happens=api_away, status="True", reason="Answered", words="took the pool's state", rounds=5),
+        Step(happens=api_back, status="True", reason="Answered", words="accepted the pool's state"),
+        Step(happens=api_away, status="True", reason="Answered", words="accepted the pool's state", rounds=5),
         Step(happens=nothing, status="False", reason="NoAnswer", words="connection refused; serving instances keep serving", rounds=15),
-        Step(happens=api_back, status="True", reason="Answered", words="took the pool's state"),
+        Step(happens=api_back, status="True", reason="Answered", words="accepted the pool's state"),
     ),
     (ConditionType.DEGRADED, "an image that cannot be pulled"): (
         Step(happens=WELL, status="False", reason="AsExpected", words="", rounds=3, kubelet=False),
@@ -356,7 +356,7 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=asked_for(None), status="False", reason="NoSignals", words="the numbers of instances stay as they are"),
         Step(happens=asked_for(1600.0), status="True", reason="ValidSignalsFound", words="Every role is measured"),
         Step(happens=api_away, status="True", reason="ValidSignalsFound", words="Every role is measured", rounds=5),
-        Step(happens=nothing, status="False", reason="NoSignals", words="Nothing fresh is measured of both", rounds=15),
+        Step(happens=nothing, status="False", reason="NoSignals", words="No fresh measurements of both", rounds=15),
         Step(happens=api_back, status="True", reason="ValidSignalsFound", words="Every role is measured"),
         Step(happens=WELL, status="False", reason="ScalingDisabled", words="scaling.mode and ratio.mode are Fixed"),
     ),
@@ -366,7 +366,7 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
             happens=asked_for(6000.0),
             status="True",
             reason="TooManyReplicas",
-            words="8 instances are recommended, and the role allows 2 to 3",
+            words="8 instances are recommended, but the role allows only 2 to 3",
         ),
         Step(
             happens=asked_for(2400.0),
@@ -396,7 +396,7 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=wants_gateways, status="Unknown", reason="NoGateway", words="No gateway routes to the pool yet"),
         Step(happens=gateway_says("True", "Accepted"), status="True", reason="Accepted", words="Accepted by Gateway default/public"),
         Step(happens=gateway_says("False", "HTTPRouteNotAccepted"), status="False", reason="NotAccepted", words="HTTPRouteNotAccepted"),
-        Step(happens=gateway_says("Unknown", "Pending"), status="Unknown", reason="NotJudgedYet", words="no word yet"),
+        Step(happens=gateway_says("Unknown", "Pending"), status="Unknown", reason="NotJudgedYet", words="has not reported yet"),
         Step(happens=gateway_says("True", "Accepted"), status="True", reason="Accepted", words="Accepted by"),
     ),
     (ConditionType.READY, "a cordon"): (
