@@ -18,10 +18,10 @@ from fairlead.schedules.windows import Window
 from fairlead.tables import CanaryFacts, EarlyRejectionFacts, InstanceEngine, Outlook, PoolKey, PriorityClass, SloFacts
 
 LONGEST_MESSAGE = 1024
-"""Maximum length of a message, in bytes; a Postgres index entry holds no more than 2,704."""
+"""Maximum length of a message, in bytes. The limit exists because a Postgres index entry holds at most 2,704 bytes."""
 
 INSTANCES_STARTING = "InstancesStarting"
-"""Ready's reason while instances start and nothing is wrong: advice and pages show it as a notice, not as an alarm."""
+"""Ready's reason while instances start and nothing is wrong. Advice and pages show it as a notice, not as an alarm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +81,8 @@ class PoolState:
     annotations: dict[str, str] = field(default_factory=dict)
     changed_by: str
     owners: dict[str, str] = field(default_factory=dict)
-    """Maps members of the spec to their field managers; members without a manager are left out. With it, the control
-    API attributes changes that it has not recorded itself.
+    """Maps members of the spec to their field managers; members without a manager are left out. From these managers,
+    the control API attributes changes that it has not recorded itself.
     """
     last_writer: str = ""
     """The field manager that last wrote any part of the spec; empty from operators that do not report it."""
@@ -200,7 +200,7 @@ class PoolObservations:
     suspended. Empty if demand does not depart.
     """
     canary: CanaryVerdict | None = None
-    """The newest verdict about the canary's step; None: there is none yet."""
+    """The newest verdict about the canary's step; None if there is no verdict yet."""
     tasks: tuple[TaskObservation, ...] = ()
     """Results of tasks by priority class; empty if the spec has no targets of whole tasks, or if no task ended in the
     last hour.

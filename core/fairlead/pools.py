@@ -74,7 +74,7 @@ class CostSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolScalingSpec(ScalingSpec):
-    """What changes the number of instances automatically."""
+    """The rules by which the number of instances changes automatically."""
 
     schedules: tuple[ScheduleSpec, ...] = listing(
         ScheduleSpec,

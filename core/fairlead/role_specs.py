@@ -175,7 +175,9 @@ class WarmSpec:
 
 
 _TAKES_NO_TURNS = "!has(self.warm) || !has(self.warm.turns) || "
-"""The beginning of rules for roles that take turns."""
+"""CEL that is true for a role that takes no turns, followed by `||`. Each rule about roles that take turns begins with
+it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,7 +346,7 @@ class RoleSpec:
 
     @property
     def most(self) -> int:
-        """Maximum number of instances that may be desired; only the general limit MAX_REPLICAS if the role selects pods
-        of a workload that Fairlead does not scale.
+        """Maximum number of instances that may be desired. If the role selects pods of a workload that Fairlead does
+        not scale, it is the general limit MAX_REPLICAS.
         """
         return self.max_replicas if self.selector is None or self.scale_target_ref is not None else MAX_REPLICAS

@@ -18,7 +18,7 @@ SlotVector = npt.NDArray[np.int64]
 
 
 def bits_of(mask: int, width: int) -> SlotVector:
-    """Return positions of the set bits of a mask of at most `width` bits, ascending."""
+    """Return the positions of the set bits of a mask of at most `width` bits, ascending."""
     octets = np.frombuffer(mask.to_bytes((width + 7) // 8, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(octets, bitorder="little"))
 

@@ -115,7 +115,7 @@ def _engine_at_work(declared: EngineFacts, reports: Iterable[InstanceReport]) ->
 
 
 def changed_entries(before: RoutingTable | None, after: RoutingTable) -> set[str]:
-    """Return ids of instances that were added, removed or changed between two tables."""
+    """Return the ids of instances that were added, removed or changed between two tables."""
     old = {entry.id: entry for entry in before.instances} if before else {}
     new = {entry.id: entry for entry in after.instances}
     return {name for name in {*old, *new} if old.get(name) != new.get(name)}

@@ -305,8 +305,8 @@ class ModelledFacts:
     """
 
     decode_base_seconds: float = 0.0
-    """Base time of a decode step. The next two fields are added per context token and per request; all
-    0 = not known.
+    """Base time of a decode step. The next two fields are the additional times per context token and per request. If
+    all three are 0, the times are not known.
     """
     decode_seconds_per_context_token: float = 0.0
     decode_seconds_per_request: float = 0.0
@@ -339,8 +339,8 @@ class EngineFacts(EngineSpecFacts):
     """
 
     block_tokens: int = 512
-    """Tokens per routing block; prompts are compared in whole blocks. A router that has measured the size of a token
-    sets it to the tokens of `block_bytes`.
+    """Tokens per routing block; prompts are compared in whole blocks. A router that has measured the bytes per token
+    sets this number to the tokens in `block_bytes`.
     """
     block_bytes: int = 2048
     """Bytes of text per routing block: `spec.routing.blockTokens` at the declared bytes per token."""
@@ -386,7 +386,7 @@ MAX_PRIORITY_CLASSES = 8
 
 
 def meets(share: float, percentile: float) -> bool:
-    """Return whether a share (0-1) reaches a goal in percent. Rounding is allowed for: 309 of 375 reaches 82.4 %,
+    """Return whether a share (0-1) reaches a goal in percent. Rounding errors are tolerated: 309 of 375 reaches 82.4 %,
     although both numbers are inexact in floating point.
     """
     return share * 100 + 1e-9 >= percentile

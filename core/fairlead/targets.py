@@ -100,7 +100,7 @@ class RanksSeen:
         return self.ranks != before
 
     def rank(self, name: int) -> int | None:
-        """Return the rank, as the request header counts it, that the engine calls `name`; None if the engine has only
+        """Return the rank, as the request header counts it, that the engine calls `name`. None if the engine has only
         one rank, or no rank of this name.
         """
         rank = name - self._first

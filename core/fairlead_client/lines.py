@@ -31,7 +31,7 @@ class TableLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
 
 
 class PoolDeletedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="pool_deleted"):
-    """The pool is gone: forget its table and its bindings."""
+    """The pool no longer exists. The router must forget its table and its bindings."""
 
     pool: PoolKey
 
@@ -46,7 +46,7 @@ class BindingsLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
 
 
 class GatewayKeysLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="gateway_keys"):
-    """All keys of the gateway's clients that are not revoked: keys that are missing here are no longer valid."""
+    """All keys of the gateway's clients that are not revoked. A key that is missing here is no longer valid."""
 
     keys: tuple[GatewayKeyFacts, ...] = ()
     begins: bool = False

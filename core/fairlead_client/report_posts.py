@@ -26,7 +26,7 @@ def encode_batch(batch: ReportBatch) -> bytes:
 
 
 def decode_batch(content: bytes) -> ReportBatch:
-    """Decode a batch that `encode_batch` of this version or an earlier one wrote. Raises msgspec.DecodeError."""
+    """Decode a batch that `encode_batch` of this version or of an earlier version wrote. Raises msgspec.DecodeError."""
     return _batch.decode(content)
 
 

@@ -28,7 +28,7 @@ FORBIDDEN, NOT_FOUND = 403, 404
 
 
 class Verifier:
-    """Checks one item at a time and collects contradictions, each in words with the item's path."""
+    """Checks one item at a time and collects contradictions. Each contradiction is a text with the path of its item."""
 
     def __init__(self) -> None:
         self.found: list[str] = []

@@ -1,4 +1,5 @@
-"""Runs every command of Fairlead: with one line on standard error for any error, and one table of exit codes.
+"""Runs every command of Fairlead. Every error becomes one line on standard error, and all commands share one table of
+exit codes.
 
 `fairlead`, `kubectl fairlead` and each `python -m …` end here. No input may end in a traceback: the message names the
 option, argument or variable that cannot be used, its value (never a secret) and the remedy.

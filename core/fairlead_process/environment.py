@@ -70,14 +70,14 @@ def without_credentials(url: str) -> str:
 
 
 def variable(name: str, kind: Kind[Any], meaning: str, consequence: str = "", *, default_shown: str = "") -> Mapping[str, Any]:
-    """Return metadata of a dataclass field that is read from an environment variable. The field's default is the
-    setting's.
+    """Return the metadata of a dataclass field that is read from an environment variable. The field's default is the
+    setting's default.
     """
     return {"variable": Variable(name=name, kind=kind, meaning=meaning, consequence=consequence, default_shown=default_shown)}
 
 
 def group(settings: type[Any]) -> Mapping[str, Any]:
-    """Return metadata of a dataclass field whose value is itself a dataclass of settings."""
+    """Return the metadata of a dataclass field whose value is itself a dataclass of settings."""
     return {"group": settings}
 
 
@@ -111,7 +111,7 @@ def variables(settings: type[Any]) -> Iterator[tuple[Variable, Any]]:
 
 
 def names(*settings: type[Any]) -> frozenset[str]:
-    """Return names of the variables from which these settings are read."""
+    """Return the names of the variables from which these settings are read."""
     return frozenset(found.name for one in settings for found, _ in variables(one))
 
 

@@ -90,7 +90,7 @@ def http_server(app: Any, door: Door, **more: Any) -> HttpServer:
 
 
 class _BesideServer(HttpServer):
-    """A server that leaves signals to the process's main server."""
+    """A server without signal handlers, because the process's main server handles signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -29,7 +29,7 @@ _document = msgspec.json.Decoder(dict[str, Any])
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 LARGEST_ANSWER = 256 * 1024 * 1024
-"""Maximum size of a response in bytes: 20,000 pods are about 200 MB."""
+"""Maximum size of a response in bytes. For comparison, 20,000 pods are about 200 MB."""
 
 _SECONDS = 10.0
 _CONNECT_SECONDS = 3.0
@@ -65,7 +65,7 @@ class ClusterUnavailable(ClusterError):
 
 
 class ClusterNotConfigured(ClusterUnavailable):
-    """The kubeconfig cannot be used, or there is none outside a cluster."""
+    """The kubeconfig cannot be used, or there is no kubeconfig and the process runs outside a cluster."""
 
 
 class ClusterRefused(ClusterError):

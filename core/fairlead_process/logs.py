@@ -62,7 +62,9 @@ class OnlyLogs:
 
 
 class LogLines(logging.Formatter):
-    """A line per record, as text or as JSON; a traceback follows as lines of its own in text and as `trace` in JSON."""
+    """Formats each record as one line of text or of JSON. A traceback follows as lines of its own in text and is the
+    member `trace` in JSON.
+    """
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()
@@ -109,8 +111,8 @@ _SUBJECTS = ("pool", "instance", "task")
 
 class FloodGate(logging.Filter):
     """Passes a few similar warnings and errors on and counts the others, because a full disk, a stranger or an engine
-    can cause very many lines. The next similar line has the number of lines that were left out (`left_out`). `clock`
-    gives seconds.
+    can cause very many lines. The next similar line that is written has the number of lines that were left out
+    (`left_out`). `clock` gives seconds.
 
     Lines are similar if they have the same event and the same pool, instance or task.
     """

@@ -8,7 +8,7 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 
 WIDEST = 100_000
-"""Maximum width of a line in columns: a terminal breaks lines that are longer than its own, and a pipe takes them
+"""Maximum width of a line in columns. A terminal breaks lines that are longer than its own width, and a pipe takes them
 whole.
 """
 

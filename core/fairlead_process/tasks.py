@@ -19,7 +19,9 @@ pause.
 """
 
 LONG_BYTES = 256 * 1024
-"""Size in bytes above which a document is read outside the event loop: pure Python takes about 10 ms for it."""
+"""Size in bytes above which a document is read outside the event loop. Pure Python takes about 10 ms for a document of
+this size.
+"""
 
 Taken = ParamSpec("Taken")
 Made = TypeVar("Made")

@@ -41,7 +41,8 @@ class TextUnreadable(Exception):
 
 
 def text_lines(file: BinaryIO, *, most_line_bytes: int = MOST_LINE_BYTES, most_bytes: int | None = None) -> Iterator[bytes]:
-    """Yield the lines of the file in UTF-8 with their ends, unpacked, without a byte-order mark.
+    """Yield the lines of the file in UTF-8, each with its line end. The file is unpacked, and a byte-order mark is
+    removed.
 
     Raises TextUnreadable, after the lines before the fault, for data that is not text, for a line longer than
     `most_line_bytes`, and for more than `most_bytes` in all.

@@ -1,7 +1,7 @@
-"""Reads YAML that people write as JSON values, in the same way on every Python.
+"""Reads YAML that people write as JSON values, in the same way on every version of Python.
 
 PyYAML passes on Python's own messages for impossible dates or very long integers, and its nesting limit depends on the
-interpreter's stack; here the bounds are fixed and the messages are Fairlead's own.
+interpreter's stack. Here the bounds are fixed and the messages are Fairlead's own.
 """
 
 from collections.abc import Iterator

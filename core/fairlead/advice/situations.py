@@ -251,10 +251,10 @@ class SeenSizing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenSilentRouter:
-    """A router that routed for the pool, last reported `seconds` ago and did not say goodbye.
+    """A router that routed for the pool and made its last report `seconds` ago, without a report of its end.
 
-    `requests` is the number of the pool's requests that it had in progress by that report, the waiting ones included.
-    `joined_since` is the number of live routers of the pool whose first report was later than its last one.
+    `requests` is the number of the pool's requests that it had in progress at its last report, waiting requests
+    included. `joined_since` is the number of live routers of the pool whose first report came after that report.
     """
 
     name: str
@@ -310,7 +310,7 @@ class PoolSituation:
     """
     live_routers: int = 1
     silent_routers: tuple[SeenSilentRouter, ...] = ()
-    """Routers that are no longer live and did not say goodbye, until they are forgotten."""
+    """Routers that are no longer live and did not report their end. A router is listed until the API forgets it."""
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0
     figures_behind_seconds: float = 0.0

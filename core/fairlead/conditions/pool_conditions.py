@@ -79,8 +79,8 @@ def merge_conditions(
 def only_degraded(
     previous: Iterable[Mapping[str, Any]], failure: ActionFailure, generation: int, now: str
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """Return the condition list after a failed reconcile round, with only Degraded updated, and HasDevices if the pool
-    has it; None if Degraded already reports this failure.
+    """Return the condition list after a failed reconcile round. Degraded is updated, and HasDevices if the pool has it;
+    all other conditions stay. None if Degraded already reports this failure.
     """
     before = tuple(previous)
     kind = ConditionType.DEGRADED

@@ -12,7 +12,7 @@ from fairlead.reports.engines import PASSING
 
 SCALED_TO_ZERO = "ScaledToZero"
 UNTIL_A_REQUEST = " until a request arrives"
-"""The end of the message about a pool at zero that the next request wakes."""
+"""The last words of the message about a pool without instances that the next request will wake."""
 
 
 def ready(facts: PoolFacts, of_instances: Condition) -> Condition:

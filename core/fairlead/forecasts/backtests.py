@@ -109,7 +109,7 @@ class _Fleet:
 
 
 def replay(stretch: Stretch, setting: Setting, schedules: Sequence[ScheduleSpec]) -> Outcome:
-    """Compute how the pool's scaling would have handled the demand with these schedules."""
+    """Return the outcome that the pool's scaling would have had with this demand and these schedules."""
     minutes = len(stretch.requests) * PER_QUARTER
     loads = {role: by_minute(of) for role, of in stretch.loads.items()}
     requests, windows = by_minute(stretch.requests), _windows(stretch.start, minutes, schedules)

@@ -16,8 +16,8 @@ from fairlead.forecasts.records import DemandRecord, Rates, Series
 from fairlead.instances import Role
 
 LEAST_QUARTERS = 96
-"""Least number of quarters of an hour in which requests were in time that a capacity must be based on. It equals one
-day.
+"""A capacity must be based on at least this many quarters of an hour in which requests were in time. Together they are
+one day.
 """
 _MOST = 0.95
 """Quantile of the observed demand that is used as the largest demand. The true maximum is not used, because in single

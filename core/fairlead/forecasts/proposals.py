@@ -173,7 +173,7 @@ def _odd_days(week: Week, pool: Forecasted) -> dict[date, Wanted]:
 
 
 def tried(record: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carried], now: datetime) -> Tried:
-    """Back-test the last week with a forecast made from the data before it."""
+    """Return the back-tests of the last week, with a forecast made from the data before that week."""
     origin = midnight(now, pool.forecast.time_zone)
     start = origin - WEEK
     past = record.until(origin)
@@ -196,7 +196,7 @@ def read_all(documents: Iterable[Mapping[str, Any]]) -> tuple[ScheduleSpec, ...]
 
 
 def stretch_of(record: DemandRecord, carried: Mapping[Role, Carried]) -> Stretch:
-    """Return a record as demand of a back-test, its gaps filled."""
+    """Return a record in the form of a back-test's demand, with its gaps filled."""
     rates = Rates(**{name: gapless(getattr(record.rates, name)) for name in _MEASURES})
     return Stretch(start=record.start, requests=rates.requests, loads={role: of.load(rates) for role, of in carried.items()})
 

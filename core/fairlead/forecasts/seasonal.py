@@ -3,7 +3,7 @@ the last days, with a band of 90 %.
 
 A median over weeks ignores a single outage or peak; the days of the calendar are left out. The width of the band comes
 from the errors of forecasts for past weeks, each made from the data before its week. Without three weeks of record
-there is no forecast (`enough`). The alternatives that were tried are in docs/decisions/0049.
+there is no forecast (`missing_days`). The alternatives that were tried are in docs/decisions/0049.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -98,8 +98,8 @@ def median_of_weeks(known: Known, day: date) -> Series | None:
 
 
 def at_level(known: Known, day: date) -> Series | None:
-    """Return the median of weeks, times the median ratio of the last seven days to their own medians, which follows
-    demand that grows or shrinks.
+    """Return the median of weeks, multiplied by the level of the last seven recorded days (`level`). So the forecast
+    follows demand that grows or shrinks. None if no median is known.
     """
     usual = median_of_weeks(known, day)
     return None if usual is None else usual * level(known)
@@ -178,8 +178,8 @@ def _floor(known: Known) -> float:
 
 
 def _errors(known: Known, by: Forecaster) -> tuple[float, float]:
-    """Return the quantiles of past errors, each divided by forecast plus floor, of forecasts made before each of the
-    last weeks.
+    """Return the lower and the upper quantile of past errors that bound the band. The errors are of forecasts made
+    before each of the last weeks; each error is divided by the forecast plus `_floor`.
     """
     errors: list[Series] = []
     for day in sorted(known.days)[-7 * _ORIGINS :]:
@@ -208,8 +208,8 @@ def is_odd(day: Series, expected: Series) -> bool:
 
 
 def mean_error(known: Known, by: Forecaster, weeks: int) -> float:
-    """Return the mean absolute error divided by the mean demand (0 = perfect), of forecasts made before each of the
-    last weeks.
+    """Return the mean absolute error of the forecasts made before each of the last weeks, divided by the mean demand. 0
+    = perfect.
     """
     off, total = 0.0, 0.0
     for day in sorted(known.days)[-7 * weeks :]:

@@ -183,8 +183,8 @@ class UnseenBlocks:
             segment.unseen.append(UnseenBlock(key=key, block_hash=self._hashes.get(key)))
 
     def _key_by_tokens(self, event: BlockStored, arrived: float) -> int | None:
-        """Return the key of the event's parent block. It is found if, among the requests in flight at that time, the
-        event's tokens follow only one prefix; None otherwise.
+        """Return the key of the event's parent block. It is found if the event's tokens follow only one prefix in the
+        requests that were in flight at that time. None otherwise.
         """
         digests = self._digests(event.token_ids)
         found = {

@@ -14,7 +14,7 @@ from fairlead.predictors.networks import Network
 from fairlead.predictors.samples import Samples
 
 HELD_OUT = 5
-"""Every n-th sample is kept for the evaluation, and never trained on."""
+"""One sample in this many is kept for the evaluation and is never used for training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

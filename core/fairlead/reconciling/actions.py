@@ -61,7 +61,7 @@ class DrainReason(StrEnum):
     STALLED = "EngineStalled"
     """Routers see that the instance's engine makes no progress; another instance replaces it."""
     NOT_SELECTED = "NotSelected"
-    """No role selects the adopted pod any more; or its role, which the pool used to create pods for, now selects pods
+    """No role selects the adopted pod any more. Or the pool created the pod itself, and the pod's role now selects pods
     instead.
     """
 

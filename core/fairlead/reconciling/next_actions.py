@@ -201,7 +201,7 @@ def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: i
 
 
 def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, succeeding: int) -> None:
-    """Create `missing` instances, in addition to `count` existing ones, each with its reason."""
+    """Create `missing` instances, each with its reason, in addition to the `count` instances that exist."""
     hashes = templates(plan, desired, missing)
     if not plan.observed and plan.last_ordinal == 0:
         plan.create(desired.role, hashes, CreationReason.POOL_CREATED)

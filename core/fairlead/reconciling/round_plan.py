@@ -98,11 +98,11 @@ class RoundPlan:
         return names[max(0, len(names) - most) :] if most > 0 else []
 
     def elapsed(self, instance: ObservedInstance) -> float:
-        """Return seconds since the instance's state, or its drain, began."""
+        """Return the seconds since the instance's drain began or, if it does not drain, since its state began."""
         return self.elapsed_since(timer_of(instance))
 
     def elapsed_since(self, at: float) -> float:
-        """Return seconds since this time (Unix seconds)."""
+        """Return the seconds since this time (Unix seconds)."""
         return self.now - at
 
     def record(self, instance: ObservedInstance, state: InstanceState, reason: str) -> None:

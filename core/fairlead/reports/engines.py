@@ -13,9 +13,9 @@ class EngineTrouble(StrEnum):
     """A difference between an engine and its pool's spec; also a reason of the condition Degraded."""
 
     MODEL_NOT_SERVED = "ModelNotServed"
-    """The engine's list of models lacks `spec.model`: every request for it will fail."""
+    """The engine's list of models lacks `spec.model`, so every request for this model will fail."""
     ADAPTER_NOT_SERVED = "AdapterNotServed"
-    """The engine's list of models lacks one of `spec.adapters`: every request for that adapter will fail."""
+    """The engine's list of models lacks one of `spec.adapters`, so every request for that adapter will fail."""
     KV_USAGE_MISSING = "KvUsageMissing"
     """The engine's metrics have no gauge of the name that `spec.engine.metrics.kvUsage` gives."""
     KV_USAGE_IMPLAUSIBLE = "KvUsageImplausible"

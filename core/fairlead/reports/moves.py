@@ -176,7 +176,7 @@ AnyRecord = TypeVar("AnyRecord", MigrationRecord, ReRouteRecord)
 
 
 def with_transfer(move: AnyRecord, transfer: CacheTransfer) -> AnyRecord:
-    """Return the record of a move, completed once it is known whether the KV blocks were transferred."""
+    """Return the record of a move with the result of the transfer of its KV blocks filled in."""
     lacking = move.tokens_moved + move.tokens_recomputed
     moved = min(transfer.tokens, lacking)
     return replace(

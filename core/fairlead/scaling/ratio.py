@@ -186,8 +186,8 @@ def _is_worth_it(shares: Shares, receiver: Role, donor: Role, demand: Demand, er
 
 
 def _outlooks(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> tuple[Outlook | None, Outlook | None]:
-    """Return the outlooks before and after a move, computed from the loads if the work of a role is unknown. The second
-    is None if no instance would be left.
+    """Return the outlooks before and after a move, computed from the loads if the work of a role is unknown. An outlook
+    is None if a role would have no instance.
     """
     known = all(share.work is not None for share in shares.values())
     works = {role: (share.work or 0.0) if known else (share.load or 0.0) * share.replicas for role, share in shares.items()}

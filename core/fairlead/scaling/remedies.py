@@ -222,7 +222,7 @@ def reach_of(
 
 
 LEAST_MEASURED = 20
-"""Minimum number of measured requests from which `measured_reach` says anything."""
+"""Minimum number of measured requests for which `measured_reach` returns a result."""
 
 
 def measured_reach(alone: Sequence[float | None], weights: Sequence[float], ttft_seconds: float, goal: float) -> Reach | None:
@@ -250,7 +250,7 @@ def measured_reach(alone: Sequence[float | None], weights: Sequence[float], ttft
 
 
 def _target_above(seconds: float) -> float:
-    """Return the next round TTFT target, in whole milliseconds, that leaves a tenth above `seconds`."""
+    """Return the next round TTFT target, in whole milliseconds, that is at least a tenth longer than `seconds`."""
     return ceil(nice(1.1 * seconds) * 1000 - 1e-6) / 1000
 
 
@@ -281,7 +281,7 @@ def drop_of(attainment: float, more: float, rate: float, swing: float) -> float:
 
 
 def nice(seconds: float) -> float:
-    """Return the next round number that is not smaller: 10.3 → 12."""
+    """Return the smallest round number that is not smaller than the given number: 10.3 → 12."""
     size = 10.0 ** floor(log10(seconds))
     return next(size * step for step in _NICE if size * step >= seconds * (1 - 1e-9))
 

@@ -26,8 +26,8 @@ MACROS = {
 
 
 def _whole(text: str) -> int | None:
-    """Return the number in the text. If it has very many digits, only the first ones are read; the number is then out
-    of every range used here anyway.
+    """Return the number in the text. If the text has very many digits, only the first digits are read; the number is
+    then still out of every range used here.
     """
     return int(text.lstrip("0")[:9] or "0") if text.isascii() and text.isdigit() else None
 

@@ -32,10 +32,10 @@ class CostPart(StrEnum):
 class CostLine:
     """A part of the cost, in one currency. All lines of a currency add up to its total.
 
-    `name` is the pool, role, key, class or session, as the report's `by` says; empty for requests without one, and for
-    lines that are not `used`. `label` is a key's name. `amount` is `prefill` plus `decode`, or the idle or unattributed
-    cost. `hit_tokens` are prompt tokens that were cached. By role, requests and tokens are None: they are recorded for
-    a pool, whose roles serve each request together.
+    `name` is the pool, role, key, class or session, as the report's `by` says; empty for requests without a name, and
+    for lines that are not `used`. `label` is a key's name. `amount` is `prefill` plus `decode`, or the idle or
+    unattributed cost. `hit_tokens` are prompt tokens that were cached. If the cost is divided by role, requests and
+    tokens are None, because they are recorded for the pool, whose roles serve each request together.
     """
 
     name: str

@@ -45,10 +45,10 @@ class PlanExpectation:
     """The expected effect of a plan.
 
     `reason` says in words why the effect is not known. The first half of the `requests`, recorded from `start` to
-    `end`, warms the simulated pool up; then the change is made, and `figures` are over the other half, which took
+    `end`, warms the simulated pool up. Then the change is made, and `figures` are over the other half, which took
     `measured_seconds` when it was recorded. `done` of `total` requests are simulated, over all runs: with each seed
-    without and with the change, and with the change at the recorded request rate times each of `rates`. `notes` say
-    what was left out or assumed.
+    without and with the change, and with the change at the recorded request rate times each of `rates`. `notes`
+    describe omissions and assumptions.
     """
 
     plan: str

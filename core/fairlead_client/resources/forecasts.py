@@ -54,7 +54,8 @@ class ScheduleTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolForecast:
-    """A pool's forecast for seven days from the last midnight of its time zone; `unknown` says why there is none.
+    """A pool's forecast for seven days from the last midnight of its time zone. If there is no forecast, `unknown` says
+    why.
 
     Instances are requested `lead_seconds` before they are needed: the time of a start (measured or, without a
     measurement, assumed) plus the time until a new instance's cache holds as much as the caches of all other instances.

@@ -37,8 +37,8 @@ class SearchHit:
 class SearchGroup:
     """The hits of one kind, newest first.
 
-    `more` says whether further rows match. `since` is the time of the oldest row searched, if older rows were not
-    searched; None if all were.
+    `more` says whether further rows match. `since` is the time of the oldest row that was searched, None if all rows
+    were searched.
     """
 
     kind: SearchKind

@@ -70,7 +70,7 @@ class AnnotationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """An event at the time `at`, or from `at` until `until`. `words` describe it without the pool's name."""
+    """An event at the time `at`, or from `at` until `until`. `words` describe the event without the pool's name."""
 
     at: datetime
     until: datetime | None

@@ -62,7 +62,7 @@ class KeepSessionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSession:
-    """A session whose decisions are all kept until `until`; `by` is the person who last asked for it."""
+    """A session whose decisions are all kept until `until`; `by` is the last person who asked to keep them."""
 
     session: str
     until: datetime
@@ -71,7 +71,7 @@ class KeptSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSessions:
-    """The sessions of a pool whose decisions are all kept now, ordered by the end of the keeping."""
+    """The sessions of a pool whose decisions are all kept now, ordered by `until`, the earliest first."""
 
     pool: str
     sessions: list[KeptSession]

@@ -178,7 +178,8 @@ class GrpcConnection(asyncio.Protocol):
     def close(self) -> None:
         """End the connection and its streams, after the frames already queued.
 
-        A TLS transport that is closed twice forgets its state on Python 3.11, and `abort` then does nothing.
+        The transport is closed only once. On Python 3.11 a TLS transport that is closed twice forgets its state, and
+        `abort` then does nothing.
         """
         if self._transport is not None:
             self._flush()

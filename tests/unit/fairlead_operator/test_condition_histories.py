@@ -293,7 +293,7 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=takes_turns, status="True", reason="HasItsDevices", words="No instance waits for a device"),
         Step(happens=wants_two, status="False", reason="WaitsForDevice", words="1 of 2 instances waits for a device; in use: gpu-1 by job"),
         Step(happens=job_ends, status="True", reason="HasItsDevices", words="No instance waits for a device"),
-        Step(happens=has_no_requests, status="True", reason="Idle", words="Without requests"),
+        Step(happens=has_no_requests, status="True", reason="Idle", words="no requests"),
         Step(happens=no_more_pods, status="Unknown", reason="ActionsFail", words="see Degraded"),
     ),
     (ConditionType.CONTROL_PLANE_REACHABLE, "an outage"): (
