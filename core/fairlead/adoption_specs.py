@@ -1,5 +1,5 @@
-"""Pools that adopt running pods, and the rules of their specs. The roles of such a pool select pods of existing
-workloads, and may scale those workloads.
+"""Pools that adopt running pods, and the rules of their specs. The roles of a pool that adopts pods select pods of
+existing workloads. The roles may also scale these workloads.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)

@@ -3,8 +3,9 @@
 The first writer wins: a change counts only if its router knew the binding that the change replaces. A router knows a
 binding in one of two ways: it has the binding's version from the API, or the binding is the router's own previous
 change, whose version the API has not returned yet (`after`). So when a router's change loses, every later change that
-is based on the lost change also loses, in the same report or in a later one; no memory of lost changes is needed. Two
-cases are not races: a change that names the instance which already holds the session (a sign of life), and a change
+is based on the lost change also loses, in the same report or in a later report. Lost changes need not be remembered.
+
+Two cases are not races: a change that names the instance which already holds the session (a sign of life), and a change
 that claims a session which no instance holds. On an instance with data-parallel ranks, one rank holds the session; a
 change that names another rank is a move, unless the old or the new binding names no rank.
 """

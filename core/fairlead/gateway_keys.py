@@ -89,7 +89,9 @@ class RateLimit:
 
     def take_if_any(self, amount: float, now: float) -> float:
         """Take this amount and return 0 if at least 1 is left; otherwise take nothing and return the seconds to wait.
-        An amount larger than the balance leaves a debt, so that a request larger than the limit is not refused forever.
+
+        The amount may be larger than the rest; the rest is then negative (a debt). So a request larger than the limit
+        is not refused forever.
         """
         if now > self._at:  # as `_refill`, which would be a call for each request
             level = self._level + (now - self._at) * self._per_second

@@ -221,7 +221,7 @@ def microseconds(seconds: float) -> int:
 
 
 def total(parts: Iterable[Figures]) -> Figures:
-    """Return the totals of all parts together."""
+    """Return the totals of several groups of turns together."""
     return sum(parts, Figures())
 
 

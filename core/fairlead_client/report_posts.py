@@ -31,8 +31,8 @@ def decode_batch(content: bytes) -> ReportBatch:
 
 
 def post_body(batches: Sequence[bytes], state: RouterState, behind: Sequence[float] = ()) -> bytes:
-    """Return a JSON list of Reports, made from encoded batches: the first report has the whole state, the others only
-    the time.
+    """Return a JSON list of Reports, made from encoded batches. The first report has the whole state, and the other
+    reports have only the time.
 
     `behind` has, for each batch, the seconds by which the clock that dated the batch is behind the state's clock. Empty
     = all batches were dated by the state's clock, as the first batch must be.

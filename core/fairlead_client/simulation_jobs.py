@@ -43,11 +43,11 @@ class Autoscaled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """The change of a pool when half of the requests have arrived; None leaves a value unchanged.
+    """The change of a pool when half of the requests have arrived. A field that is None leaves its value unchanged.
 
-    `role` gets `replicas` instances; new instances serve after `startup_seconds`. If the role's instances are ordered
-    by the cost of removing them, cheapest first, the instance at the index `drained` is drained; `is_replaced` says
-    whether a new instance replaces it. `autoscaled` applies from the beginning.
+    `role` gets `replicas` instances; new instances serve after `startup_seconds`. `drained` selects the instance to
+    drain: it is the index in the list of the role's instances, ordered by the cost of removing them, cheapest first.
+    `is_replaced` says whether a new instance replaces the drained instance. `autoscaled` applies from the beginning.
     """
 
     role: Role = Role.BOTH

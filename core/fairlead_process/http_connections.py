@@ -253,8 +253,8 @@ class BoundedConnection(HttpToolsProtocol):
         self._refuse(400, msg)
 
     def _refuse(self, status: int, why: str, *, retry: bool = False) -> None:
-        """Send a refusal and close the connection. Send no refusal if its bytes would be read as part of another
-        response.
+        """Send a refusal and close the connection. No refusal is sent if the client would read its bytes as part of
+        another response.
         """
         if self._may_answer():
             self.transport.write(refusal(status, why, retry=retry))

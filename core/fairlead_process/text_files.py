@@ -16,7 +16,8 @@ _FREE_BYTES = 4 * 1024 * 1024
 """Number of bytes that are unpacked before the ratio is checked."""
 _PIECE = 64 * 1024
 _ENCODINGS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-"""Encodings by byte-order mark, longer ones first."""
+"""Encodings by byte-order mark. Longer marks come first, because a shorter mark may be the beginning of a longer mark.
+"""
 _MARK = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 _OTHERS = {

@@ -54,7 +54,7 @@ class Served:
 
     @property
     def ended(self) -> int:
-        """Number of judged requests, late ones included."""
+        """Number of judged requests, including late requests."""
         return self.judged or self.ttft_judged
 
     @property

@@ -60,8 +60,8 @@ def merge_conditions(
 ) -> tuple[dict[str, Any], ...]:
     """Return the new status.conditions list.
 
-    `now` (RFC 3339) becomes lastTransitionTime only where the status differs from the previous one. A condition whose
-    status is not known yet keeps its previous value.
+    `now` (RFC 3339) becomes the lastTransitionTime of each condition whose status differs from its previous status. A
+    condition whose status is not known yet keeps its previous value.
     """
     before = {str(condition.get("type")): condition for condition in previous}
     merged = []
@@ -222,7 +222,7 @@ def scaling_active(facts: PoolFacts) -> Condition:
 
 def scaling_limited(facts: PoolFacts) -> Condition:
     """Return ScalingLimited. It is True if bounds keep a role from its desired number of instances. Two intended limits
-    do not count: a schedule that sets another number than the declared one, and a minimum that keeps more instances
+    do not count: a schedule that sets another number than the declared number, and a minimum that keeps more instances
     than the measured load needs.
     """
     kind = ConditionType.SCALING_LIMITED

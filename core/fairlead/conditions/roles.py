@@ -15,7 +15,7 @@ _STARTING = (InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMIN
 
 
 def count(instances: Iterable[ObservedInstance], *states: InstanceState) -> int:
-    """Return the number of instances in one of these states, without instances whose pods are being deleted."""
+    """Return the number of instances that are in one of these states and whose pods are not being deleted."""
     return sum(1 for instance in instances if instance.state in states and not instance.terminating)
 
 

@@ -77,7 +77,7 @@ class CalendarDay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastSpec:
-    """Schedules that are proposed from the pool's recorded demand."""
+    """The settings of the schedules that are proposed from the pool's recorded demand."""
 
     mode: ForecastMode = text(
         "Disabled: nothing is proposed; Advise: schedules that would have been better in the last week are proposed as a plan, once a day.",

@@ -65,7 +65,7 @@ class Forecasted:
 
     @property
     def others(self) -> tuple[ScheduleSpec, ...]:
-        """The spec's schedules that do not follow a forecast: people wrote them."""
+        """The spec's schedules that do not follow a forecast, because people wrote them."""
         return tuple(one for one in self.schedules if not one.name.startswith(PREFIX))
 
 

@@ -242,14 +242,14 @@ class BlockIndex:
         return self._slots
 
     def hold(self, source: Source, block_hash: BlockHash, key: int, *, tier: Tier = _GPU) -> None:
-        """Record that the source holds this block without an event that says so."""
+        """Record that the source holds this block although no event says so."""
         self._add(self._holding(self._cache(source), tier), block_hash, key)
 
     def expect(self, source: Source, keys: Sequence[int], request: str) -> None:
         """Expect the source to hold these blocks before its events report them, because a request was sent to it.
         `request` is a new id of that request.
 
-        When an event stores such a block, the block is no longer expected but held until an event removes it.
+        When an event stores an expected block, the block counts as held instead, until an event removes it.
         """
         cache = self._cache(source)
         holding = self._holding(cache, EXPECTED)

@@ -2,10 +2,12 @@
 
 A recording may begin when the cache is already warm, and batches may be missing in its middle. Later events show
 earlier contents of the cache. A block named as a parent was in the cache, and so were all blocks before it, because an
-engine reuses whole prefixes. A block that is removed without having been stored since was in the cache. Cache hits of
-requests (the count against which an index is checked) are not used. To find the prompt of such a block, the block's
-hash must be resolved to a key. If the engine's hashing is known, every prompt gives the hashes of its blocks. Otherwise
-the tokens stored after an unknown parent are searched in the recorded requests.
+engine reuses whole prefixes. A block that is removed without having been stored since the beginning of the segment was
+in the cache. Cache hits of requests are not used, because the index is checked against them.
+
+To find the prompt of an unseen block, the block's hash must be resolved to a key. If the engine's hashing is known,
+every prompt gives the hashes of its blocks. Otherwise the tokens stored after an unknown parent are searched in the
+recorded requests.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,8 +42,8 @@ class TokenSequence:
 
 
 def token_sequences(requests: Iterable[RecordedRequest], block_size: int) -> list[TokenSequence]:
-    """Return the tokens that each request left in a cache: all tokens except the last one, whose keys and values were
-    never computed.
+    """Return the tokens that each request left in a cache. These are all tokens except the last token, whose keys and
+    values were never computed.
     """
     found = []
     for request in requests:

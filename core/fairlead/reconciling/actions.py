@@ -87,7 +87,7 @@ class CreateInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordState:
-    """Write the new state of an instance on its pod; the state begins now."""
+    """Write the new state of an instance on its pod. The state begins at the time of the write."""
 
     instance: str
     before: InstanceState

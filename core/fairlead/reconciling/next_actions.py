@@ -180,7 +180,7 @@ def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: int = 0, succeeding: int = 0) -> None:
-    """Create the instances that a role lacks, remove surplus instances, and replace outdated ones.
+    """Create the instances that a role lacks, remove surplus instances, and replace outdated instances.
 
     `arriving` = drained instances that will continue in the role. `moving` = surplus or missing instances that role
     flips will handle. `succeeding` = successors that are created before their predecessors are drained.
@@ -217,8 +217,8 @@ def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, suc
 
 
 def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], surplus: int) -> None:
-    """Remove surplus instances: first instances that do not serve, then cordoned instances, then serving instances,
-    outdated and cheap ones first.
+    """Remove surplus instances: first instances that do not serve, then cordoned instances, then serving instances.
+    Among serving instances, outdated instances and instances with a low cost of removal come first.
 
     At least the desired number of instances keeps serving.
     """

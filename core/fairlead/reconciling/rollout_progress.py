@@ -80,7 +80,7 @@ class Rollout:
 
 
 def halts(rollout: Rollout | None, spec: RolloutSpec) -> bool:
-    """Return whether no outdated instance may be replaced now."""
+    """Return whether the rollout is halted, so that no outdated instance may be replaced now."""
     return spec.paused or (rollout is not None and rollout.regressed)
 
 
@@ -166,8 +166,8 @@ def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], a
 
 
 def _fails(instance: ObservedInstance) -> bool:
-    """Return whether an updated instance was lost through its own fault, or replaces such an instance. The loss of a
-    node does not count.
+    """Return whether an updated instance was lost through its own fault, or replaces an instance that was lost in this
+    way. The loss of a node does not count.
     """
     if instance.state is InstanceState.LOST:
         return instance.health is not PodHealth.UNREACHABLE

@@ -37,8 +37,8 @@ class AskAddress:
     """The address at which other routers may ask this router to decide for them, and the secret that they must know to
     ask.
 
-    Any router that knows the `secret` may ask; only live routers get it, and each router process creates a new one.
-    Routers with different `protocol` versions do not ask each other.
+    Any router that knows the `secret` may ask. Only live routers get the secret, and each router process creates a new
+    secret. Routers with different `protocol` versions do not ask each other.
     """
 
     host: str

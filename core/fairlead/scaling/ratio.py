@@ -30,7 +30,7 @@ from fairlead.scaling.stabilization import is_due, is_interrupted
 
 SMOOTHING = 0.5
 """Weight of the newest figure in a smoothed figure, if there are many figures. Each older figure has half the weight of
-the next newer one. The first figure gets no extra weight, so that figures from before the traffic began are soon
+the figure after it. The first figure gets no extra weight, so that figures from before the traffic began are soon
 forgotten.
 """
 

@@ -102,9 +102,9 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imbalance:
-    """The ratio controller's observations: smoothed loads, the number of comparisons in a row that called for the move,
-    the role that would give an instance, and the share (0-1) of the arriving requests that could be served before and
-    after.
+    """The ratio controller's observations. The fields are the smoothed loads, the number of comparisons in a row that
+    called for the move, the role that would give an instance, and the share (0-1) of the arriving requests that could
+    be served before and after the move.
     """
 
     prefill_load: float

@@ -45,9 +45,11 @@ class RoleSignals:
     waiting: int
     """Number of requests among `in_flight` that are queued in routers."""
     prompt_tokens_per_second: float
-    """Prompt tokens of the requests that arrived for the pool, refused ones included. The same for every role."""
+    """Prompt tokens per second of the requests that arrived for the pool, including refused requests. The same for
+    every role.
+    """
     requests_per_second: float | None = None
-    """Requests per second that arrived for the pool, refused ones included."""
+    """Requests per second that arrived for the pool, including refused requests."""
     finished_requests: int | None = None
     """Number of finished requests from which `cached_share` and the mean output were computed. None: the control API
     does not report it.
@@ -57,7 +59,7 @@ class RoleSignals:
     cached_share: float | None = None
     """Share (0-1) of finished requests' prompt tokens that no instance had to compute."""
     output_tokens_per_second: float
-    """Arriving requests per second, refused ones included, times their mean output (`mean_output_tokens`)."""
+    """Arriving requests per second, including refused requests, times their mean output (`mean_output_tokens`)."""
     prefill_tokens_per_second: float | None = None
     """Prompt tokens per second that one instance computes while it has prompts to compute. None: too few tokens were
     computed, and scaling ignores prefill times.
@@ -68,9 +70,9 @@ class RoleSignals:
     decode_context_tokens: float | None = None
     """Mean number of context tokens of a decoding request: the prompt and the output so far."""
     prefill_load: float | None = None
-    """Predicted time to first token of the pending prefills, over `slo.ttft`. None while no speed is measured."""
+    """Predicted time to first token of the pending prefills, divided by `slo.ttft`. None while no speed is measured."""
     decode_load: float | None = None
-    """Predicted time per output token, waiting for room in the KV cache included, over `slo.tpot`."""
+    """Predicted time per output token, including the wait for room in the KV cache, divided by `slo.tpot`."""
     refused_share: float | None = None
     """Share (0-1) of the arrived requests that were refused because this role has too few instances: by predicted TTFT
     or in a queue (prefill), by the load of decodes (decode).
@@ -89,7 +91,7 @@ class RoleSignals:
     @property
     def is_mostly_unfinished(self) -> bool:
         """Whether few requests finished and more requests are running. The finished requests are then mainly short
-        ones, and do not represent the work.
+        requests, and do not represent the work.
         """
         return not self.knows_work and self.in_flight > (self.finished_requests or 0)
 

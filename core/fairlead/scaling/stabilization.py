@@ -20,13 +20,13 @@ _ROUNDING = 1e-9
 
 
 def is_due(compared_at: float | None, now: float, period_seconds: float) -> bool:
-    """Return whether to compare again: a period has passed, or the clock was set back."""
+    """Return whether the next comparison is due, because a period has passed or the clock was set back."""
     return compared_at is None or not 0 <= now - compared_at < period_seconds
 
 
 def is_interrupted(compared_at: float | None, now: float, period_seconds: float) -> bool:
-    """Return whether comparisons were interrupted: there was none before, the last one was longer ago than a gap of
-    `GAP_PERIODS` periods, or the clock was set back.
+    """Return whether the comparisons were interrupted. This is the case if there was no comparison before, if the last
+    comparison is more than `GAP_PERIODS` periods ago, or if the clock was set back.
     """
     gap = max(_LEAST_GAP_SECONDS, GAP_PERIODS * period_seconds)
     return compared_at is None or not 0 <= now - compared_at <= gap

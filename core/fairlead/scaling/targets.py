@@ -106,7 +106,7 @@ class ScalingOutcome:
     measured: frozenset[Role]
 
     def of(self, role: Role) -> RoleTarget:
-        """Return the target of a declared role. Raises StopIteration for an undeclared one."""
+        """Return the target of a declared role. Raises StopIteration for a role that is not declared."""
         return next(target for target in self.targets if target.role is role)
 
 

@@ -79,7 +79,7 @@ def next_change(schedules: Sequence[ScheduleSpec], instant: datetime) -> datetim
 
 
 def changes_after(schedules: Sequence[ScheduleSpec], instant: datetime) -> Iterator[datetime]:
-    """Yield the instants after this one at which windows open or close, in order."""
+    """Yield the instants after `instant` at which windows open or close, in order."""
     change = next_change(schedules, instant)
     while change is not None:
         yield change

@@ -24,7 +24,9 @@ class ForecastQuarter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedQuarter:
-    """A quarter of an hour of the last week: requests per second, refused ones included; None if not recorded."""
+    """A quarter of an hour of the last week. It has the requests per second, including refused requests; None if not
+    recorded.
+    """
 
     at: datetime
     requests: float | None

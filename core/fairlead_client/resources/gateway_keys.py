@@ -83,9 +83,9 @@ class GatewayKeyTotals:
 class GatewayKey:
     """A key without its secret; `prefix` is the secret's beginning.
 
-    `secret` is present only in the response that created or rotated it; the former secret of a rotated key is accepted
-    until `former_until`. `last_used_at` is the minute of its last request that was sent to a pool; None if there was
-    none.
+    `secret` is present only in the response that created or rotated the key. After a rotation, the former secret is
+    accepted until `former_until`. `last_used_at` is the minute of the key's last request that was sent to a pool; None
+    if there was no such request.
     """
 
     id: str

@@ -24,10 +24,10 @@ class PlanState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOverForecast:
-    """The expected part of their caches that the sessions of removed instances keep. The fields are the kept share
-    (0-1) of the pool's hits in the next five minutes, the extra seconds that the change takes to keep the caches, and
-    the extra work as a share of the pool's computation in these five minutes. If the figures are unknown, they are None
-    and `unknown` is the reason.
+    """The share of their caches that sessions of removed instances are expected to keep, and its cost. The fields are
+    the kept share (0-1) of the pool's hits in the next five minutes, the extra seconds that the change takes to keep
+    the caches, and the extra work as a share of the pool's computation in these five minutes. If the figures are
+    unknown, they are None and `unknown` is the reason.
     """
 
     hits_kept: float | None = None
@@ -38,7 +38,7 @@ class HandOverForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOverResult:
-    """The part of their caches that the sessions of removed instances kept, together with the forecast `expected`.
+    """The result of keeping the caches of sessions whose instances were removed, with the forecast `expected`.
 
     The counts are up to `until`: ten minutes after the plan was applied, or now; None before it is applied.
     `sessions_moved` counts sessions that moved after their instance left, and `sessions_handed_over` the moved sessions
@@ -74,7 +74,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEffect:
-    """The expected effect of applying, estimated from present sessions and traffic.
+    """The expected effect of applying a plan, estimated from present sessions and traffic.
 
     Sessions of a removed instance move to other instances, or are lost (`sessions_lost`) if no instance is left.
     `warnings` name losses for users, caches or targets, `notes` other consequences of the change.

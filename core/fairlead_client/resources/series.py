@@ -1,4 +1,4 @@
-"""Numbers over time, for all pools, one pool or one instance; and events at those times."""
+"""Numbers over time, for all pools, one pool or one instance, and the events in the same time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

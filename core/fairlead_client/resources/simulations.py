@@ -31,7 +31,7 @@ class EngineModel(StrEnum):
 
 
 class SimulationState(StrEnum):
-    """The state of a simulation; the last three are final."""
+    """The state of a simulation. The last three states are final."""
 
     QUEUED = "queued"
     RUNNING = "running"

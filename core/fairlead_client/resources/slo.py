@@ -117,9 +117,9 @@ class BurnWindow:
     for all classes.
 
     Each version of the objectives allows a share of its requests to be late: 100 % minus its percentile. `allowed` is
-    the sum of the allowed requests, `late` the number of late ones. `burn` is late ÷ allowed: at 1 a budget lasts
-    exactly its period. In `burn_of_all`, refused and failed requests also count as late. None without requests, or
-    without a budget (percentile 100).
+    the number of requests that may be late, summed over the versions, and `late` the number of late requests. `burn` is
+    late ÷ allowed: at 1 a budget lasts exactly its period. In `burn_of_all`, refused and failed requests also count as
+    late. None without requests, or without a budget (percentile 100).
     """
 
     window: str
