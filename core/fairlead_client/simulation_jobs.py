@@ -176,8 +176,8 @@ class RunFigures:
     parts: list[PartFigures] = field(default_factory=list)
     """Figures for parts of the requests after the run's change, in order of arrival; empty without a change."""
     session_parts: list[PartFigures] = field(default_factory=list)
-    """Figures for parts of the same requests, divided such that all requests of a session are in one part; empty also
-    if there are fewer sessions than parts.
+    """Figures for parts of the requests after the run's change, divided such that all requests of a session are in one
+    part. Empty without a change, and if there are fewer sessions than parts.
     """
     host_cache: HostCache | None = None
     """The effect of a host cache; None if the run did not ask for it, and for engines whose prefix cache is not on the

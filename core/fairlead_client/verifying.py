@@ -93,7 +93,7 @@ class Verifier:
                 try:
                     await api.migration(move)
                 except ApiProblem as problem:
-                    return [f"the migration {move} that brought it to its home cannot be read: {problem}"]
+                    return [f"the migration {move} that brought it to its instance cannot be read: {problem}"]
         return []
 
     async def audit(self, api: ControlApi) -> None:

@@ -61,7 +61,7 @@ class Verdict(StrEnum):
     APPLIED = "Applied"
     """The number changed. If it changed only in part, `hold` says why."""
     ADVISED = "Advised"
-    """The mode is Advise."""
+    """Nothing changed, because the mode is Advise."""
     HELD = "Held"
     """Nothing changed; `hold` says why. If `hold` is None, the present number is recommended again."""
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 SOFT_PERCENT = 80
-"""Default of `budget_soft_percent`: the share of a budget, in percent, from which a warning about the key is reported.
-"""
+"""Default of `budget_soft_percent`: the share of a budget, in percent, from which the audit log records a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,13 +12,13 @@ class GatewayKeyRequest:
     """A key to create. Its requests have its `priority_class` in pools that declare that class, and the default class
     elsewhere.
 
-    The key gives access to `pools` (as `namespace/name`) and `models`; an empty list means all. Without `days` it does
-    not expire; a limit that is None does not apply. With `explain` its requests may ask for their decisions to be kept
-    (`x-fairlead-explain: 1`).
+    The key gives access to `pools` (as `namespace/name`) and `models`; an empty list means all. Without `days` the key
+    does not expire; a limit that is None does not apply. With `explain` the key's requests may ask for their decisions
+    to be kept (`x-fairlead-explain: 1`).
 
-    `budget_day` and `budget_month` are the maximum cost of its requests in a UTC day and month (docs/cost.md), as
-    decimals in `budget_currency`. From `budget_soft_percent` of a budget on (None = 80) the key is reported; beyond the
-    budget its requests are refused until the day or month ends.
+    `budget_day` and `budget_month` are the maximum cost of the key's requests in a UTC day and month (docs/cost.md), as
+    decimals in `budget_currency`. From `budget_soft_percent` of a budget on (None = 80) the audit log records a
+    warning; beyond the budget the key's requests are refused until the day or month ends.
     """
 
     name: str
