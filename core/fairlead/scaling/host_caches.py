@@ -24,7 +24,7 @@ class HostCache:
 
     @property
     def is_confirmed(self) -> bool:
-        """Return whether the simulation adds at least the predicted share of hits, within the prediction's error."""
+        """Return whether the simulated share of hits differs from the predicted share by no more than its error."""
         return self.simulated is not None and abs(self.predicted - self.simulated) <= self.error + TOLERANCE
 
     def size_words(self, kv_bytes: float | None) -> str:
