@@ -1,4 +1,4 @@
-"""The router's process: `python -m fairlead_router.main --host H --port P --admin-port A [--socket-reuse]`. All other
+"""The router's process: `python -m fairlead_router.main --host H --port P --admin-port A [--socket-reuse]`. Its other
 settings come from the environment.
 """
 
@@ -82,14 +82,14 @@ TICK_SECONDS = 0.02
 GOODBYE_SECONDS = 3.0
 GIVE_BACK_SECONDS = 5.0
 KEEP_SECONDS = 10.0
-"""Seconds between two writes of the cache contents that instances are assumed to have, to disk."""
+"""Seconds between two writes to disk of the prefixes that instances are assumed to have cached."""
 
 logger = logging.getLogger(__name__)
 
 
 def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float, max_retries: int) -> SchedulerFactory:
-    """Return the factory of real schedulers. `seed` must differ between starts of a router; otherwise the records of
-    two starts would have the same ids.
+    """Return the function that makes a pool's scheduler. `seed` must differ between starts of a router; otherwise the
+    records of two starts would have the same ids.
     """
     settings = SchedulerSettings(attempts=max_retries + 1)
     policies = installed_policies()
@@ -101,7 +101,7 @@ def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float, max_re
 
 
 class Router:
-    """All parts of a router process, connected. Make it inside a running event loop."""
+    """A router process with all its parts. Make it inside a running event loop."""
 
     def __init__(
         self, settings: RouterSettings, scheduler_factory: SchedulerFactory, start_id: str, ask_listener: socket.socket | None = None
@@ -238,7 +238,7 @@ class Router:
         return None if port is None else CentralPlace(port, self.doors[PUBLISHERS.name], share)
 
     def connection_limits(self) -> ConnectionLimits:
-        """The limits of one client's connection."""
+        """Return the limits of one client's connection."""
         settings = self.settings
         return ConnectionLimits(
             header_bytes=settings.max_header_bytes,
@@ -252,7 +252,9 @@ class Router:
         )
 
     def log_limits(self) -> None:
-        """Log how the process divides its files and memory, and whether the memory is enough for the worst case."""
+        """Log the division of the process's files and memory, and a warning if the memory is too small for the worst
+        case.
+        """
         connections = {name: door.most for name, door in self.doors.items()}
         logger.info("limits", extra={"connections": connections, **self.limits.shown()})
         if not self.limits.fit:
@@ -294,8 +296,8 @@ class Router:
         return KeptLife(memory=memory_in_use(), available=self.limits.available, at=self.now())
 
     def _recall_routers(self) -> None:
-        """Load the number of routers. If there were other routers before a restart, this router assumes that they still
-        exist while the control API cannot be reached.
+        """Load the number of live routers from disk. Until the control API reports a number, this router assumes that
+        the other routers still exist.
         """
         kept = self.cache.load_routers()
         if kept is not None:
@@ -305,7 +307,9 @@ class Router:
             logger.info("number of live routers unknown until the control API reports it", extra=extra)
 
     def start(self) -> None:
-        """Begin to receive tables, to send reports, to read engines' metrics, and to call the schedulers' ticks."""
+        """Start the tasks that receive tables, send reports, read engines' metrics, call the schedulers' ticks, and do
+        the other periodic work.
+        """
         self._tasks.every(TICK_SECONDS, "tick", self._tick)
         self._tasks.start("stream", self.follower.follow_forever)
         self._tasks.every(BATCH_SECONDS, "collect", self.collector.collect)
@@ -354,8 +358,8 @@ class Router:
             self.upstream.close_idle()
 
     async def let_go(self, server: GatewayServer) -> None:
-        """Stop serving: at first let clients and proxies change to another router while their requests finish, waiting
-        ones included, for at most half of `timeouts.shutdown` seconds; then `drain`.
+        """Stop serving. For at most half of `timeouts.shutdown` seconds, clients and proxies change to other routers
+        and their requests, including waiting requests, finish. Then `drain`.
         """
         self.informing.draining = True
         seconds = self.settings.timeouts.shutdown / 2
@@ -363,7 +367,9 @@ class Router:
         await self.drain()
 
     async def drain(self) -> None:
-        """Refuse new and queued requests; wait for requests in flight, at most half of `timeouts.shutdown` seconds."""
+        """Refuse new and queued requests, and wait for requests in flight for at most half of `timeouts.shutdown`
+        seconds.
+        """
         self.informing.draining = self.informing.refusing = True
         if self.company is not None:
             self.company.decide_no_more()
@@ -372,7 +378,7 @@ class Router:
         await asyncio.gather(self.picker.drain(seconds), self.calls.wait_until_idle(seconds))
 
     async def stop(self) -> None:
-        """Send the last reports, report that this router stops, and close everything. Called after the server has
+        """Send the last reports, report that this router stops, and close everything. Called when the server has
         stopped.
         """
         self.picker.close()
@@ -447,12 +453,12 @@ async def serve(
 
 
 class _RouterCommand(click.Command):
-    """The router's command. The last part of its help is the memory and files that one router may use under the
-    settings of the environment.
+    """The router's command. Its help ends with the memory and the connections that one router may use under the
+    settings in the environment.
     """
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Overrides click's method: write the last part of the help."""
+        """Write the last part of the help. Overrides click's method."""
         try:
             lines = list(budget_lines(read(Sizes, os.environ), memory_of_process()))
         except InvalidInput as problem:

@@ -1,7 +1,7 @@
 """Prometheus metrics of the router, `fairlead_router_*`.
 
-The text is only made when the page is scraped. Labels are bounded: pools and instances come from routing tables,
-everything else from enums. No session name, model name or header that a client chose becomes a label.
+The page's text is made only when the page is scraped. The values of labels are bounded: pools and instances come from
+routing tables, all other values from enums. No session name, model name or header that a client chose becomes a label.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class RouterMetrics(Collector):
         self.readings: list[InstanceReading] = []
         self.pool_readings: list[PoolReading] = []
         self.event_readings: Callable[[], Mapping[tuple[str, str], Sequence[EventReading]]] = dict
-        """Returns the state of each instance's KV events, by pool and instance."""
+        """A function that returns the state of the KV events of each instance, by pool and instance."""
         self.unknown_kv_events: Callable[[], int] = int
-        """Returns the number of messages at the central port for KV events whose topic does not belong to a followed
-        instance.
+        """A function that returns the number of messages at the central port for KV events whose topic belongs to no
+        followed instance.
         """
         self.learning_reports: Callable[[], Mapping[str, LearningReport]] = dict
-        """Returns the reports of learning policies, by pool."""
+        """A function that returns the reports of learning policies, by pool."""
         self.training = TrainingCounters()
         self.client_errors: Counter[str] = Counter()
         self.key_refusals: Counter[str] = Counter()
@@ -62,11 +62,11 @@ class RouterMetrics(Collector):
         self.asking_routers = 0
         self.asked_pools = 0
         self.body_bytes: Callable[[], int] = int
-        """Returns the bytes of memory that the bodies of requests in flight take."""
+        """A function that returns the bytes of memory that the bodies of requests in flight take."""
         self.picker_streams: Callable[[], int] = int
-        """Returns the number of requests in flight at the endpoint picker."""
+        """A function that returns the number of requests in flight at the endpoint picker."""
         self.spans: Callable[[], Mapping[str, int]] = dict
-        """Returns the number of trace spans by outcome; empty where no spans are exported."""
+        """A function that returns the number of trace spans by outcome; empty if no spans are exported."""
         self.lost_routers = 0
         self.stream_reconnects = 0
         self.tables_refused = 0
@@ -75,7 +75,7 @@ class RouterMetrics(Collector):
         self.accounting_errors = 0
 
     def pool(self, name: str) -> PoolCounters:
-        """Return the counters of a pool; the first call makes them."""
+        """Return the counters of a pool; make them at the first call."""
         counters = self.pools.get(name)
         if counters is None:
             counters = self.pools[name] = PoolCounters()

@@ -1,4 +1,4 @@
-"""Metrics by pool: its counters, its current and learned values, and the progress of a learning policy."""
+"""Metrics of each pool: its counters, its current and measured values, and the progress of a learning policy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PoolReading(NamedTuple):
 
 
 def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) -> Iterator[Metric]:
-    """Yield the counters by pool, and the version of each pool's routing table (`tables`)."""
+    """Yield the counters of each pool, and the version of its routing table (`tables`)."""
     requests = CounterMetricFamily("fairlead_router_requests", "Requests by how they ended.", labels=["pool", "outcome"])
     submitted = CounterMetricFamily(
         "fairlead_router_submitted", "Requests handed to the scheduler; each ends in exactly one outcome.", labels=["pool"]
@@ -210,7 +210,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
 
 
 def class_families(pools: Mapping[str, PoolCounters]) -> Iterator[Metric]:
-    """Yield the counters by pool and priority class."""
+    """Yield the counters of each pool and priority class."""
     labels = ["pool", "priority_class"]
     submitted = CounterMetricFamily(
         "fairlead_router_class_submitted", "Requests handed to the scheduler, in pools with priority classes.", labels=labels
@@ -230,7 +230,7 @@ def class_families(pools: Mapping[str, PoolCounters]) -> Iterator[Metric]:
 
 
 def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
-    """Yield the gauges by pool."""
+    """Yield the gauges of each pool."""
     held = GaugeMetricFamily("fairlead_router_held", "Requests that wait for the pool to have an instance.", labels=["pool"])
     size = GaugeMetricFamily(
         "fairlead_router_bytes_per_token", "Bytes of prompt text counted as one token, as declared or as measured.", labels=["pool"]
@@ -288,7 +288,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
 
 
 class TrainingCounters:
-    """Counts a router's exchanges with the trainer of learning policies since the router started."""
+    """Counts the results of a router's exchanges with the trainer of learning policies, since the router started."""
 
     __slots__ = ("refused", "rounds", "trainers_lost")
 
@@ -307,7 +307,7 @@ class TrainingCounters:
 
 
 def learning_families(counters: TrainingCounters, reports: Mapping[str, LearningReport]) -> Iterator[Metric]:
-    """Yield the learning reports by pool. The metric families have no samples if no pool's policy learns."""
+    """Yield the metrics of each pool's learning policy. The metric families have no samples if no pool's policy learns."""
     choices = CounterMetricFamily(
         "fairlead_router_learning_choices",
         "Choices of a learning policy: by its model, or by its heuristic and why.",
