@@ -91,7 +91,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The settings on which it depends how a process divides its files and its memory (`fairlead_router.limits`)."""
+    """The settings that determine how a process divides its files and its memory (`fairlead_router.limits`)."""
 
     max_body_bytes: int = field(
         default=32 * MEBIBYTE,
@@ -406,7 +406,7 @@ class RouterSettings(Sizes):
 
 
 def read_settings(environment: Mapping[str, str]) -> RouterSettings:
-    """Return the settings from environment variables. `gateway_keys` has the keys of both variables for keys.
+    """Return the settings from environment variables. `gateway_keys` has the keys from both variables for keys.
 
     Raises InvalidInput for a missing or invalid variable.
     """
@@ -428,12 +428,12 @@ def _own_address(text: str) -> str:
 
 
 def _event_hosts(text: str) -> Hosts:
-    """Return the hosts in the text of a setting. Raises ValueError."""
+    """Return the hosts in the value of a setting. Raises ValueError."""
     return Hosts([word.strip() for word in text.split(",") if word.strip()])
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    """Return the origins in the text of a setting, separated by commas: `*`, `null` (pages of files) or
+    """Return the origins in the value of a setting, which are separated by commas: `*`, `null` (pages of files) or
     scheme://host[:port]. Raises ValueError.
     """
     origins = tuple(word.strip().lower() for word in text.split(",") if word.strip())

@@ -307,7 +307,7 @@ class TrainingCounters:
 
 
 def learning_families(counters: TrainingCounters, reports: Mapping[str, LearningReport]) -> Iterator[Metric]:
-    """Yield the metrics of each pool's learning policy. The metric families have no samples if no pool's policy learns."""
+    """Yield the metrics of each pool's learning policy. The families have no samples if no pool's policy learns."""
     choices = CounterMetricFamily(
         "fairlead_router_learning_choices",
         "Choices of a learning policy: by its model, or by its heuristic and why.",

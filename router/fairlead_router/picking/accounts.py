@@ -351,7 +351,7 @@ class DirectAccount:
         self.pool.counters.direct[self._outcome] += 1
 
     def abandoned(self, now: float) -> None:
-        """Record that the stream ended early (see `Account`). A failure that the response's status showed still counts."""
+        """Record that the stream ended early (see `Account`). A failure shown by the response's status still counts."""
         self._leave(now)
         if self._outcome == "failed":
             self._tries.over(now)
