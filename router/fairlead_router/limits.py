@@ -55,7 +55,7 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLimits:
-    """The parts of a router process's memory in the worst case, in bytes. `available`: the memory that the process has."""
+    """The parts of a router process's memory in the worst case, in bytes. `available`: the process's memory."""
 
     process: int
     kept_prompts: int

@@ -39,7 +39,7 @@ LONGEST_NAME = 200
 
 
 class _Guest:
-    """A pool of another router for which this router decides. The pool's scheduler passes its decisions to this object."""
+    """A pool of another router for which this router decides. The pool's scheduler passes decisions to it."""
 
     def __init__(self, connection: RouterConnection, pool: Pool, scheduler: SharedScheduler) -> None:
         self._connection = connection
@@ -126,7 +126,7 @@ class Callers:
                 connection.close()
 
     def give_back(self, pool: Pool) -> None:
-        """Stop deciding for the pool on behalf of other routers. These routers decide about their own requests again."""
+        """Stop deciding for the pool on behalf of other routers. These routers decide for their own requests again."""
         for connection, caller in tuple(self._callers.items()):
             if str(pool.key) in caller.guests:
                 self._give_back(connection, caller, str(pool.key))

@@ -104,7 +104,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """The message of a router that it does not decide, or no longer decides, for the receiver's requests to the pool."""
+    """A router's message that it does not decide, or no longer decides, for the receiver's requests to the pool."""
 
 
 Control = Hello | Challenge | Proof | Welcome | Alive | Join | Leave | Gone

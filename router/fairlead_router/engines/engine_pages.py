@@ -284,7 +284,7 @@ class _Samples:
             place = page.find(wanted, end)
 
     def within(self, name: str, bound: Bound) -> Iterator[tuple[bytes, float]]:
-        """Yield the labels and the value of each sample within the bound, and record that there are samples beyond it."""
+        """Yield the labels and the value of each sample within the bound, and record whether there are more."""
         for labels, value in self.of(name):
             if bound.holds(value):
                 yield labels, value

@@ -29,7 +29,7 @@ _OF_ONE_ANSWER = ("id", "created")
 
 
 def read_cards(answer: bytes) -> dict[str, Card]:
-    """Return the cards in an engine's list of models, by model id. Skips cards that cannot be parsed or are too large."""
+    """Return the cards in an engine's list of models, by model id. Skips cards that are unparsable or too large."""
     if nests_deeper(answer, PAGE_LEVELS):
         return {}
     try:

@@ -124,7 +124,7 @@ class CentralPort:
         self.place.door.leave(publisher)
 
     def take(self, frames: list[bytes]) -> bool:
-        """Pass a message to the subscription with the message's topic. Return False if no subscription has this topic."""
+        """Pass a message to the subscription with the message's topic. Return False if there is none."""
         subscription = self._by_topic.get(frames[0])
         if subscription is not None:
             subscription.hear(frames)

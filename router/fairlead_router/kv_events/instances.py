@@ -97,7 +97,7 @@ class InstanceEvents:
         return self._wrong_size
 
     def check(self) -> None:
-        """Repeat overdue requests for replays, and decide again which sources can be used. Call it about once a second."""
+        """Repeat overdue requests for replays, and decide again which sources can be used. Call about once a second."""
         for one in self.subscriptions:
             one.check_replay()
         self._judge()

@@ -41,7 +41,7 @@ _COUNTED = ("messages", "system", "tools", "tool_choice", "thinking", "output_co
 
 
 class Disputed(Exception):
-    """An exception: the engine confirms none of the router's renderings, or several renderings with different tokens."""
+    """An exception: the engine confirms none of the router's renderings, or several whose tokens differ."""
 
 
 @value
@@ -161,7 +161,7 @@ class PromptQuestions:
         return None if answer is None else read_json(answer, _RENDERED).token_ids
 
     async def _count(self, asked: Asked) -> int | None:
-        """Return the engine's own count of the request's tokens; None if the engine has no endpoint for counting them."""
+        """Return the engine's own count of the request's tokens; None if the engine has no endpoint for this."""
         if asked.path != MESSAGES:
             return None
         body = {"model": asked.model} | {field: asked.document[field] for field in _COUNTED if field in asked.document}

@@ -162,7 +162,7 @@ def _is_unknown_response(document: Mapping[str, Any]) -> bool:
 
 
 def _template_arguments(chat: Mapping[str, Any]) -> Fields:
-    """Return the arguments of the template. Arguments that are fields of the chat itself take precedence, as in vLLM."""
+    """Return the arguments of the template. Fields of the chat itself take precedence, as in vLLM."""
     given = chat.get("chat_template_kwargs")
     arguments = dict(given) if isinstance(given, dict) else {}
     effort = chat.get("reasoning_effort")

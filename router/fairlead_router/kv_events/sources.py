@@ -206,7 +206,7 @@ def _of_server_info(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
 
 
 def _told(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
-    """Return the report about each rank, by rank index, and messages about impossible ranks. Raises SourcesUnreadable."""
+    """Return the report about each rank, by rank index, and a message per impossible rank. Raises SourcesUnreadable."""
     try:
         listed = _listed(answer)
     except msgspec.MsgspecError as error:

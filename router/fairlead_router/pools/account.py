@@ -413,7 +413,7 @@ class PoolAccount:
             self.waiting -= not ticket.request.warms
 
     def deliver(self, results: Sequence[Dispatch | Refusal], now: float) -> None:
-        """Pass each decision to the ticket of its request. An event about one request may cause decisions about others."""
+        """Pass each decision to its request's ticket. An event about one request may cause decisions about others."""
         for result in results:
             ticket = self.tickets.get(result.request.id)
             if ticket is None or ticket.verdict is not None:

@@ -133,7 +133,7 @@ class KnownEngines:
         self.aliases = aliases_of(model, self.cards.values())
 
     def see_ranks(self, instance: str, address: str, names: Collection[int], now: float) -> bool:
-        """Record the indexes of all data-parallel ranks that an engine reported. Return whether its ranks have changed."""
+        """Record the indexes of all data-parallel ranks that an engine reported. Return whether they have changed."""
         return self._ranks.setdefault((instance, address), RanksSeen()).see(names, now)
 
     def ranks(self, entries: Iterable[InstanceEntry]) -> Mapping[str, Ranks]:

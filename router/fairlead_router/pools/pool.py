@@ -147,7 +147,7 @@ class Pool:
         return self._ranks.get(instance, ())
 
     def targets(self, instance: str) -> Sequence[str]:
-        """Return the targets of an instance: its ranks if it is known to have several, otherwise the instance itself."""
+        """Return the targets of an instance: its ranks if it has several, otherwise the instance itself."""
         return [target_of(instance, rank) for rank in self.ranks(instance)] or (instance,)
 
     def target(self, instance: str, rank: int | None) -> str:
@@ -238,7 +238,7 @@ class Pool:
     # ── names ──
 
     def adapter(self, asked: str | None) -> str | None:
-        """Return the LoRA adapter that a client requested by this name; None if the name is not an adapter of the pool."""
+        """Return the LoRA adapter that a client requested by this name; None if the pool has no such adapter."""
         return asked if asked in self.table.adapters and asked != str(self.key) else None
 
     def engine_name(self, asked: str | None) -> str:

@@ -89,7 +89,7 @@ class Pools:
         return self._clock()
 
     def api_now(self) -> float:
-        """Return the current time of the control API's clock, as far as the router knows that clock, in Unix seconds."""
+        """Return the router's estimate of the current time of the control API's clock, in Unix seconds."""
         return self._clock() + self.api_clock.ahead_seconds
 
     def all(self) -> tuple[Pool, ...]:

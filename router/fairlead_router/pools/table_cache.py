@@ -197,7 +197,7 @@ class TableCache:
         self._guard(lambda: replace_file(self._tables_path, _encoder.encode(tuple(self._tables.values()))))
 
     def keep_bindings(self, bindings: Sequence[Binding]) -> None:
-        """Add or replace the bindings of these sessions. A binding without an instance removes its session's binding."""
+        """Add or replace these sessions' bindings. A binding without an instance removes its session's binding."""
         if not bindings:
             return
         for binding in bindings:

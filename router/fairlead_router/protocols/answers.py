@@ -625,7 +625,7 @@ def _is_filled(document: _Document) -> bool:
 
 
 def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
-    """Return the facts about an answer that is not strict JSON. It may contain NaN, be cut off, or not be a document."""
+    """Return the facts about an answer that is not strict JSON. It may contain NaN, be cut off, or be plain text."""
     is_long = len(body) > _LONG_BYTES
     if is_long and _GAVE_UP.search(body):
         return WholeAnswer(failure=Failure(_GIVEN_UP))

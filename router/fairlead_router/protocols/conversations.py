@@ -263,7 +263,7 @@ _CUSTOM = {
 
 
 def _response_functions(tool: object) -> Iterable[Message]:
-    """Yield the functions that represent a tool of the Responses protocol in the prompt; none for some types of tools."""
+    """Yield the functions that represent a tool of the Responses protocol in the prompt; none for some tool types."""
     if not isinstance(tool, dict):
         return
     kind = tool.get("type")

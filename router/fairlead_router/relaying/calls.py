@@ -34,7 +34,7 @@ class Client(Protocol):
     """
 
     def begin(self, status: int, headers: bytes, length: int | None) -> None:
-        """Send the status and the header lines. `length`: the number of bytes of the body; None = the body is chunked."""
+        """Send the status and the header lines. `length`: the body's bytes; None = the body is chunked."""
 
     def write(self, piece: bytes) -> bool:
         """Send a piece of the body. Return False if the caller must wait until the callback that it gave to

@@ -153,7 +153,7 @@ class CarryingOn:
         return False
 
     def _cannot(self, call: Call, pool: Pool) -> Uncarried | None:
-        """Return the reason why no other instance could continue the answer from here; None if another instance could."""
+        """Return the reason why no other instance could continue the answer; None if another instance could."""
         if call.kept is None:
             return Uncarried.OFF
         if call.losses >= MOST_LOSSES or (call.rest is not None and call.rest.handed_over >= MOST_HAND_OVERS):

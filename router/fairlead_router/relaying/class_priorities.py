@@ -8,8 +8,8 @@ determines its priority. The places are from the sources of vLLM 0.32 and SGLang
   generates or pools, except for Anthropic's protocol. On paths that generate, a header takes precedence over the field
   (`entrypoints/generate/base/serving.py`).
 - SGLang serves the highest number first, and requests without a number last (`managers/scheduler.py`). It reads the
-  field on fewer paths; on `/v1/responses` it accepts the field but ignores it. It reads a header for chats, messages and
-  invocations, if SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES is set (`request_headers.py`).
+  field on fewer paths; on `/v1/responses` it accepts the field but ignores it. It reads a header for chats, messages
+  and invocations, if SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES is set (`request_headers.py`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PriorityPlaces:
         return b"%d" % (self.sign * priority) if path in self.by_header and (priority or self.zero) else None
 
     def head(self, forwarded: bytes, endpoint: Endpoint, priority: int) -> bytes:
-        """Return the header lines for an engine, with the priority of the class in place of a priority from the client."""
+        """Return the header lines for an engine, with the class's priority in place of a priority from the client."""
         start = self.header + b":"
         if start in forwarded:
             forwarded = b"".join(line for line in forwarded.splitlines(keepends=True) if not line.startswith(start))

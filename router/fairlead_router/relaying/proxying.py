@@ -334,7 +334,7 @@ class Proxy:
         return await self._pass(exchange, reader, StreamPassage(reader, exchange.connection, exchange.client, beginnings, self._now, keep))
 
     async def _stream_rest(self, exchange: Exchange) -> Dispatch | None:
-        """Pass on the rest of an answer whose first part came from another engine. Return the same result as `_stream`."""
+        """Pass on the rest of an answer whose first part came from another engine. Return as `_stream` does."""
         call, connection, kept, carried = exchange.call, exchange.connection, exchange.call.kept, exchange.call.rest
         assert kept is not None
         assert carried is not None

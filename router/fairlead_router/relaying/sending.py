@@ -1,4 +1,4 @@
-"""Sends a call to one instance and waits for the beginning of its answer. Selects the answer's headers for the client."""
+"""Sends a call to one instance and waits for the answer's beginning. Selects the answer's headers for the client."""
 
 from __future__ import annotations
 

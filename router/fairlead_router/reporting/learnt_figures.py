@@ -69,7 +69,7 @@ def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
 
 
 def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigure:
-    """Return the figure with its measured value. `parts`: the number of ranks of an instance, which contribute equally."""
+    """Return the figure with its measured value. `parts`: the instance's number of ranks, which contribute equally."""
     if known.source is not Source.MEASURED or known.value is None:
         return figure
     spread = known.spread

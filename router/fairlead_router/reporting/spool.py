@@ -96,7 +96,7 @@ class Spool:
         self.aside = 0
 
     def open(self) -> None:
-        """Find the batches that an earlier process left. Half-written files are deleted, because they were never sent."""
+        """Find the batches that an earlier process left. Half-written files are deleted: they were never sent."""
         self._directory.mkdir(parents=True, exist_ok=True)
         self._clocks = self._read_clocks()
         for path in sorted(self._directory.iterdir()):
@@ -152,7 +152,7 @@ class Spool:
             logger.warning("the offset of the API's clock could not be stored", extra={"error": str(error)})
 
     def _read_clocks(self) -> dict[int, float]:
-        """Return the stored clock offsets, the earliest process first. A damaged file counts as missing, and is logged."""
+        """Return the stored clock offsets, earliest process first. A damaged file counts as missing and is logged."""
         try:
             return dict(sorted(_clocks.decode((self._directory / _CLOCKS).read_bytes()).items()))
         except FileNotFoundError:

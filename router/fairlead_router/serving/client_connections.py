@@ -352,7 +352,7 @@ class ClientConnection(HttpToolsProtocol):
             super().timeout_keep_alive_handler()
 
     def end_with_answer(self) -> None:
-        """Let the connection end after the response in progress. An idle connection stays open (see `close_if_idle`)."""
+        """Let the connection end after the response in progress. An idle connection stays open: see `close_if_idle`."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
 
