@@ -138,7 +138,7 @@ def budget_lines(settings: Sizes, available: int) -> Iterator[tuple[str, str]]:
     limits, needed = memory_limits(settings, available), needed_memory(settings)
     doors = ", ".join(f"{plan.name} {plan.wanted}" for plan in door_plans(settings))
     yield "Connections", f"{doors}; fewer where the limit of open files is too low"
-    yield "Heads", f"{_shown(settings.max_header_bytes)} each at most, beside what follows"
+    yield "Heads", f"{_shown(settings.max_header_bytes)} at most for each request; not included in the memory below"
     yield "Bodies", f"{_shown(limits.bodies)} in progress together, {_shown(limits.largest)} each at most"
     yield "Worst case", limits.words()
     yield "Memory", f"{_shown(available)} here; {_shown(needed)} is enough" + ("" if limits.fit else f", so {REMEDY}")

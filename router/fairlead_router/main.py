@@ -289,7 +289,10 @@ class Router:
         if before is not None:
             had = {"memory_mib": before.memory // MEBIBYTE, "available_mib": before.available // MEBIBYTE}
             extra = {**had, "seen_seconds_ago": round(now - before.at)}
-            logger.warning("the process before this one was ended from outside: a kill, missing memory, or its machine", extra=extra)
+            logger.warning(
+                "the previous process of this router did not stop properly: it was killed, ran out of memory, or its machine failed",
+                extra=extra,
+            )
         self.cache.keep_life(self._life())
 
     def _life(self) -> KeptLife:
@@ -304,7 +307,7 @@ class Router:
             self.pools.assume_routers(kept.live)
             self.keys.know_routers(kept.live, self.now())
             extra = {"assumed": kept.live, "told_seconds_ago": round(self.now() - kept.told_at)}
-            logger.info("number of live routers unknown until the control API reports it", extra=extra)
+            logger.info("assuming the number of live routers from before the restart, until the control API reports it", extra=extra)
 
     def start(self) -> None:
         """Start the tasks that receive tables, send reports, read engines' metrics, call the schedulers' ticks, and do
@@ -442,7 +445,9 @@ async def serve(
     logger.info("listening", extra={"host": host, "port": port, "router": settings.router_id, "api": ", ".join(settings.api_urls)})
     admin_host, admin_port = admin_listener.getsockname()[:2]
     if not router.keys.required:
-        logger.warning("no API key is asked for: whoever reaches this port may use every pool (FAIRLEAD_GATEWAY_KEYS_REQUIRED)")
+        logger.warning(
+            "clients need no API key: whoever reaches this port may use every pool; set FAIRLEAD_GATEWAY_KEYS_REQUIRED=1 to require keys"
+        )
     logger.info("metrics and debug view", extra={"host": admin_host, "port": admin_port})
     gc.collect()
     gc.freeze()  # what lives for the whole process need not be looked at again by every collection
@@ -470,13 +475,13 @@ class _RouterCommand(click.Command):
 @click.command(cls=_RouterCommand)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
-@click.option("--admin-host", default="127.0.0.1", show_default=True, help="Where /metrics and /debug/pools are served.")
+@click.option("--admin-host", default="127.0.0.1", show_default=True, help="Address at which /metrics and /debug/pools are served.")
 @click.option(
     "--admin-port",
     default=9000,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="Their port, one for each router process; 0 takes a free one.",
+    help="Port for /metrics and /debug/pools; each router process needs its own; 0 takes a free one.",
 )
 @click.option("--socket-reuse", is_flag=True, help="Share the port with other router processes (SO_REUSEPORT).")
 def main(host: str, port: int, admin_host: str, admin_port: int, socket_reuse: bool) -> None:

@@ -356,7 +356,7 @@ class UpstreamConnection(asyncio.Protocol):
     def abort(self, failure: UpstreamFailure | None = None) -> None:
         """Close the connection at once. A task that waits for the response gets `failure`."""
         if self._failure is None:
-            self._failure = failure or UpstreamFailure("lost", "was lost: its connection was dropped", at=self.address)
+            self._failure = failure or UpstreamFailure("lost", "was lost: the router dropped the connection", at=self.address)
         self.closed = self._dropped = True
         self._ahead = None
         if self._transport is not None:

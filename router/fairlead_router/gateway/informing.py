@@ -189,7 +189,7 @@ def _carried(document: Mapping[str, object]) -> dict[str, object]:
     """Return the document with a message in place of each field that cannot be encoded as JSON, so that such a field of
     one pool does not break the response about all pools.
     """
-    return {name: told if _is_carried(told) else "this cannot be written as JSON" for name, told in document.items()}
+    return {name: told if _is_carried(told) else "this value cannot be written as JSON" for name, told in document.items()}
 
 
 def _is_carried(told: object) -> bool:

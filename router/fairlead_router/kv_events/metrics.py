@@ -11,11 +11,11 @@ from fairlead_router.kv_events.instances import STATES, EventReading
 
 _LABELS = ("pool", "instance", "rank")
 _COUNTERS: tuple[tuple[str, str, Callable[[EventReading], float]], ...] = (
-    ("events", "KV events taken into the index.", lambda reading: reading.events),
+    ("events", "KV events that were applied to the index of cached blocks.", lambda reading: reading.events),
     ("event_gaps", "Gaps in the batches of KV events.", lambda reading: reading.gaps),
-    ("event_replays", "Times that an engine was asked to replay KV events.", lambda reading: reading.replays),
+    ("event_replays", "Requests to an engine to send KV events again (replays).", lambda reading: reading.replays),
     ("event_restarts", "Restarts of engines, as seen in their KV events.", lambda reading: reading.restarts),
-    ("event_batches_lost", "Batches of KV events that no replay brought back.", lambda reading: reading.batches_lost),
+    ("event_batches_lost", "Batches of KV events that were missed and that no replay contained.", lambda reading: reading.batches_lost),
     ("event_messages_unreadable", "Messages that are not a batch of KV events.", lambda reading: reading.unreadable),
 )
 

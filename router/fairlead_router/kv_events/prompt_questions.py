@@ -202,5 +202,5 @@ def longest_answer(body: bytes) -> int:
 def _agreed(asked: Asked, confirmed: Sequence[PromptAnswer]) -> PromptAnswer:
     if confirmed and all(answer.tokens == confirmed[0].tokens for answer in confirmed):
         return confirmed[0]
-    found = f"confirms {len(confirmed)} renderings that differ" if confirmed else "makes other tokens of it than the router"
-    raise Disputed(f"{asked.address}, asked for a request to {asked.path}, {found}")
+    found = f"confirms {len(confirmed)} renderings with different tokens" if confirmed else "confirms none of the router's renderings"
+    raise Disputed(f"engine {asked.address}, asked to tokenize a request to {asked.path}, {found}")

@@ -184,7 +184,9 @@ def _server_info(answer: bytes) -> _ServerInfo:
     try:
         return decode_json(answer, _SERVER_INFO, deepest=PAGE_LEVELS)
     except msgspec.MsgspecError as error:
-        raise SourcesUnreadable(f"{_SGLANG_PATH} answered what names no sources: {shown(str(error))}") from None
+        raise SourcesUnreadable(
+            f"{_SGLANG_PATH} answered with a document that does not describe sources of KV events: {shown(str(error))}"
+        ) from None
 
 
 def _of_server_info(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
@@ -210,7 +212,9 @@ def _told(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
     try:
         listed = _listed(answer)
     except msgspec.MsgspecError as error:
-        raise SourcesUnreadable(f"{_VLLM_PATH} answered what names no sources: {shown(str(error))}") from None
+        raise SourcesUnreadable(
+            f"{_VLLM_PATH} answered with a document that does not describe sources of KV events: {shown(str(error))}"
+        ) from None
     named = {place if one.data_parallel_rank is None else one.data_parallel_rank: one for place, one in enumerate(listed)}
     faults = [RANK.words("a rank", rank) for rank in named if not RANK.holds(rank)]
     return {rank: one for rank, one in named.items() if RANK.holds(rank)}, faults

@@ -81,7 +81,7 @@ class PublisherReader:
     def _greet(self) -> bool:
         greeting = self._buffer
         if greeting[:1] != b"\xff"[: len(greeting)] or (len(greeting) > 9 and not greeting[9] & 1):
-            raise NotZmtp("no greeting of ZeroMQ")
+            raise NotZmtp("it did not begin with the greeting of ZeroMQ")
         if len(greeting) < GREETING_BYTES:
             return False
         if greeting[10] < 3 or greeting[12:32] != _NULL:
@@ -105,7 +105,7 @@ class PublisherReader:
             return None
         size = _LENGTH.unpack_from(buffer, place + 1)[0] if flags & LONG else buffer[place + 1]
         if size > (COMMAND_BYTES if flags & COMMAND or not self.is_ready else MESSAGE_BYTES - self._frames_bytes):
-            raise NotZmtp("more than a message may have")
+            raise NotZmtp(f"a frame of {size} bytes, which is more than allowed")
         end = place + head + size
         return (flags, place + head, end) if len(buffer) >= end else None
 
@@ -124,11 +124,11 @@ class PublisherReader:
     def _add(self, flags: int, body: bytes) -> list[bytes] | None:
         """Add a frame to the current message. Return the message if this frame completes it; None otherwise."""
         if not self.is_ready:
-            raise NotZmtp("a message before it said what it is")
+            raise NotZmtp("a message before the handshake was complete")
         self._frames.append(body)
         self._frames_bytes += len(body)
         if len(self._frames) > MOST_FRAMES:
-            raise NotZmtp("more frames than a message may have")
+            raise NotZmtp(f"a message of more than {MOST_FRAMES} frames")
         if flags & MORE:
             return None
         message, self._frames, self._frames_bytes = self._frames, [], 0

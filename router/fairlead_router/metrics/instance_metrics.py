@@ -47,13 +47,13 @@ def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
     """
     in_flight = GaugeMetricFamily(
         "fairlead_router_in_flight",
-        "Requests that this router has queued for or sent to an instance and that are not finished; those for which it only decides"
-        " count at the router that has them.",
+        "Unfinished requests that this router has queued for an instance or sent to it. A request of another router, for which this router"
+        " only decides, counts at that other router.",
         labels=["pool", "instance"],
     )
     waiting = GaugeMetricFamily(
         "fairlead_router_waiting",
-        "Requests queued in this router for an instance, also those of other routers for which it decides.",
+        "Requests queued in this router for an instance, including requests of other routers for which it decides.",
         labels=["pool", "instance"],
     )
     usage = GaugeMetricFamily(

@@ -134,7 +134,7 @@ class RouterMetrics(Collector):
             ("stream_reconnects", "Times the table stream was opened again.", self.stream_reconnects),
             ("tables_refused", "Routing tables that could not be used; the previous table stayed in force.", self.tables_refused),
             ("engine_scrape_errors", "Failed readings of engine metrics.", self.scrape_errors),
-            ("lost_routers", "Other routers that could be asked and have gone, or no longer answered.", self.lost_routers),
+            ("lost_routers", "Other routers that this router was connected to and that left or stopped responding.", self.lost_routers),
             ("upstream_connections", "Connections opened to engines.", self.upstream_connections),
             (
                 "accounting_errors",
@@ -153,11 +153,11 @@ class RouterMetrics(Collector):
                 "Live routers as last reported by the control API, this one included; before its first report, the number from before the restart, or 1.",
                 self.live_routers,
             ),
-            ("met_routers", "Other routers that this one is connected to and could ask.", self.met_routers),
+            ("met_routers", "Other routers that are connected to this router and respond.", self.met_routers),
             ("asking_routers", "Other routers for which this one decides, in at least one pool.", self.asking_routers),
             ("body_bytes", "Memory that the bodies of all requests in progress take (FAIRLEAD_BODY_MEMORY_BYTES).", self.body_bytes()),
             ("picker_streams", "Requests of proxies at the endpoint picker whose streams are open.", self.picker_streams()),
-            ("asked_pools", "Pools for which this router asks another one to decide.", self.asked_pools),
+            ("asked_pools", "Pools for which this router lets another router decide.", self.asked_pools),
             ("control_plane_connected", "1 while the table stream is open and alive.", self.control_plane_connected),
         )
         for name, text, gauge in gauges:

@@ -185,7 +185,7 @@ class Exchange:
     def _hear_request(self, message: Incoming) -> Sequence[Action]:
         if isinstance(message, HeadersCame):
             if self.stage is not Stage.NEW:
-                return self._violated("request_headers come once, and first")
+                return self._violated("request_headers must come once, before everything else")
             self._headers, self.subset = message.headers, message.subset
             self.stage = Stage.READING
             if message.ended:
@@ -217,7 +217,7 @@ class Exchange:
     def _hear_response(self, message: Incoming) -> Sequence[Action]:
         if isinstance(message, HeadersCame):
             if self.stage in (Stage.RESPONDING, Stage.RESPONDED):
-                return self._violated("response_headers come once")
+                return self._violated("response_headers must come once")
             self.stage = Stage.RESPONDING
             self._body = bytearray()
             began = ResponseBegan(message.headers, message.served)

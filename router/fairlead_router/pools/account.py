@@ -418,7 +418,9 @@ class PoolAccount:
             ticket = self.tickets.get(result.request.id)
             if ticket is None or ticket.verdict is not None:
                 self._metrics.accounting_errors += 1
-                logger.error("verdict for a request not waiting", extra={"pool": str(self._key), "request": result.request.id})
+                logger.error(
+                    "decision for a request that does not wait for one", extra={"pool": str(self._key), "request": result.request.id}
+                )
                 if ticket is None and isinstance(result, Dispatch):
                     self.deliver(self._scheduler.cancel(result.request.id, now), now)
                 continue

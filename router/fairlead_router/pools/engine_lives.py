@@ -23,7 +23,7 @@ from fairlead_router.pools.pool import Pool
 
 logger = logging.getLogger(__name__)
 
-ASLEEP = "its engine sleeps, by its metrics: it takes requests and computes none; wake it up with POST /wake_up, or delete its pod"
+ASLEEP = "its engine sleeps, according to its metrics: it would accept requests but compute none; wake it up with POST /wake_up, or delete its pod"
 
 EventsHeard = Callable[[str, str], Mapping[int, int]]
 """A function that returns, for a pool and an instance, the number of received KV events by rank index."""
@@ -158,13 +158,13 @@ def _words(life: Life, targets: Sequence[str]) -> str:
     """Return a message about these targets of an instance, which are slow or stalled. It stays the same while the state
     lasts.
     """
-    share = "half of the" if life is Life.SLOW else "longer than the"
+    share = "half of" if life is Life.SLOW else "longer than"
     ranks = [str(rank) for target in targets if (rank := rank_of(target)) is not None]
     who = "it has requests and its engine"
     if ranks:
         named = f"rank {ranks[0]} has" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]} have"
         who = f"its data-parallel {named} requests and"
-    return f"{who} moved nothing for {share} time that its steps allow, though its HTTP server answers"
+    return f"{who} made no progress for {share} the time that its steps allow, although its HTTP server responds"
 
 
 def _avoidable(pool: Pool, entry: InstanceEntry, now: float) -> bool:

@@ -56,7 +56,7 @@ MOST_FOLLOWED = 1024
 OPENED_AT_ONCE = 4
 OPENED_A_TURN = 64
 """Maximum number of sources that are opened in FOLLOW_SECONDS."""
-SOURCES, EVENTS = "where it publishes KV events", "its KV events"
+SOURCES, EVENTS = "its sources of KV events", "its KV events"
 """Names of reports of an engine, for messages about troubles."""
 MOST_SOCKETS = 65_000
 """Maximum number of ZMQ sockets. ZMQ's default of 1,023 is too low, because an instance takes up to four for each rank.
@@ -72,7 +72,7 @@ WRONG_SIZE = "its KV blocks have another size than those of its pool; the router
 BY_TOPIC = "(its topic)"
 
 _BIND = "let it bind tcp://*:PORT"
-_REPLAY = "several routers share it only if it has a replay_endpoint, which each asks"
+_REPLAY = "if there are several routers, give it a replay_endpoint, from which each router can request the events"
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +195,10 @@ class KvEventFollower:
         try:
             await self._ask(followed)
         except Exception:
-            logger.exception("asking for KV events failed", extra={"pool": str(followed.pool.key), "instance": followed.instance})
+            logger.exception(
+                "asking an engine for its sources of KV events failed",
+                extra={"pool": str(followed.pool.key), "instance": followed.instance},
+            )
             followed.ask_at = self._now() + SILENT_SECONDS
 
     async def _ask(self, followed: _Followed) -> None:
@@ -250,7 +253,7 @@ class KvEventFollower:
         followed.since = self._now()
         left = self._most_sources - sum(len(one.events.told) for one in self._followed.values() if one.events is not None)
         if left < len(sources):
-            more = f"this router follows {self._most_sources} sources of KV events at most (FAIRLEAD_KV_EVENT_SOURCES)"
+            more = f"this router follows at most {self._most_sources} sources of KV events (FAIRLEAD_KV_EVENT_SOURCES)"
             self._complain(followed, f"{more}, so {len(sources) - max(0, left)} of its {len(sources)} are left out")
             sources = sources[: max(0, left)]
         if not sources:
@@ -287,7 +290,7 @@ class KvEventFollower:
             self._leave(followed)
             return
         if events.faults > followed.faults:
-            words = f"{events.faults - followed.faults} messages at once that cannot be batches, or come too fast"
+            words = f"{events.faults - followed.faults} messages were not batches of KV events, or arrived too fast"
             followed.pool.engines.implausible(followed.instance, EVENTS, words, self._now())
         followed.faults = events.faults
         if not events.is_connected:
@@ -336,7 +339,10 @@ def _bound(place: CentralPlace) -> CentralPort | None:
     try:
         return CentralPort(place)
     except OSError as error:
-        logger.warning("KV events are not heard at this port; replays are asked for", extra={"port": place.port, "error": str(error)})
+        logger.warning(
+            "cannot open the port for KV events; this process requests events as replays instead",
+            extra={"port": place.port, "error": str(error)},
+        )
         return None
 
 
@@ -345,4 +351,6 @@ def _unknown_words(central: CentralPort) -> str:
     there is no such topic.
     """
     found = central.unknown.most_common(1)
-    return f"; topic {found[0][0].decode('utf-8', 'replace')[:100]!r} came {found[0][1]} times and names no instance" if found else ""
+    return (
+        f"; {found[0][1]} messages had the topic {found[0][0].decode('utf-8', 'replace')[:100]!r}, which names no instance" if found else ""
+    )

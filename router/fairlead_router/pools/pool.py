@@ -28,7 +28,7 @@ from fairlead_router.pools.tickets import Ticket
 ANSWERS = "its answers"
 """Name of an engine's responses, for messages about their troubles."""
 
-_CONNECTOR = "give it a --kv-transfer-config whose connector names blocks in answers, as NixlConnector does"
+_CONNECTOR = "give it a --kv-transfer-config with a connector that reports the KV blocks in its answers, such as NixlConnector"
 
 logger = logging.getLogger(__name__)
 
@@ -283,7 +283,9 @@ class Pool:
         in_vain = self.scheduler.handovers.in_vain(instance)
         computed = ["sessions that leave it are computed again"] * self.moves_caches
         computed += ["decode instances compute its prompts"] * self.divides
-        words = f"named no KV blocks in its last {in_vain} answers to prefills for others, so {' and '.join(computed)}; {_CONNECTOR}"
+        words = (
+            f"named no KV blocks in its last {in_vain} answers to prefills for other instances, so {' and '.join(computed)}; {_CONNECTOR}"
+        )
         self.engines.found(instance, EngineTrouble.KV_NOT_HANDED_ON, words if in_vain and computed else None)
 
     def engine_worked(self, instance: str, now: float) -> None:

@@ -168,7 +168,7 @@ class PoolTraining:
 
     def _refuse(self, pool: Pool, error: ModelRefused) -> None:
         self._counters.refused[str(pool.key), error.fault.value] += 1
-        logger.warning("model refused, the one before stays", extra={"pool": str(pool.key), "error": str(error)})
+        logger.warning("trained model refused; the previous model stays in use", extra={"pool": str(pool.key), "error": str(error)})
 
 
 def model_figures(router_id: str, model: Model, before: LearningReport, told: LearningReport | None) -> ModelFigures:

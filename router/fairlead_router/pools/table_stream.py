@@ -168,7 +168,7 @@ class TableFollower:
         self._cache.replace_bindings(snapshot.bindings)
         self._tell_missing(snapshot)
         self._on_synced()
-        logger.info("in step with the control API", extra={"pools": len(self._pools), "bindings": len(snapshot.bindings)})
+        logger.info("received all tables from the control API", extra={"pools": len(self._pools), "bindings": len(snapshot.bindings)})
 
     def _tell_missing(self, snapshot: StreamSnapshot) -> None:
         """Report those sessions again that the API had confirmed but that its snapshot does not contain, because the

@@ -512,7 +512,7 @@ microsecond.
 """
 _MOST_MARKS = 20_000
 """Maximum number of strings and lists in a long document that is not strict JSON. A document with more is not read."""
-_GIVEN_UP, _CUT = "it ended with a finish_reason of an engine that gave up", "the answer ends within its document"
+_GIVEN_UP, _CUT = "its finish_reason is error or abort: the engine gave up", "the answer ends before its JSON document is complete"
 _GAVE_UP = re.compile(rb'"finish_reason"\s*:\s*"(?:error|abort)"')
 _ENDED = re.compile(rb'"finish_reason"\s*:\s*"[^"]')
 _LONGEST_REASON = 64
@@ -586,7 +586,9 @@ def _shortfall_of_bytes(body: bytes, kind: bytes) -> Failure | None:
     if not kind.startswith(b"application/json") or body.startswith(b"["):
         return None
     if (decoded(body) is None) if len(body) <= _LONG_BYTES else (_JSON.match(body) is None):
-        return Failure("the answer is not JSON, as its content type says")  # it may be compressed, which nobody asked for
+        return Failure(
+            "the answer is not JSON, although its content type is application/json"
+        )  # it may be compressed, which nobody asked for
     return None
 
 

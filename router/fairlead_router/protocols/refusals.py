@@ -72,7 +72,7 @@ MEMORY_FULL = "body_memory_full"
 
 def memory_full() -> BadRequest:
     """Return a 503 for a body for which the router has no memory at the moment."""
-    message = "the bodies of all requests take as much memory as they may (FAIRLEAD_BODY_MEMORY_BYTES); send the request again"
+    message = "the router has no memory left for request bodies (FAIRLEAD_BODY_MEMORY_BYTES); send the request again"
     return BadRequest(503, MEMORY_FULL, message, None, [(b"retry-after", b"1")])
 
 

@@ -283,7 +283,7 @@ class Calls:
                 connection.abort(UpstreamFailure("timeout", f"sent nothing for {self._timeouts.first_byte:g} s", at=connection.address))
             elif connection is not None and call.awaited_since and self._silences.is_silent(connection.address, self._timeouts.first_byte):
                 silent = awake - self._silences.since(connection.address)
-                words = f"has answered nothing for {silent:.0f} s, its metrics included"
+                words = f"has sent nothing for {silent:.0f} s, not even its metrics"
                 connection.abort(UpstreamFailure("timeout", words, at=connection.address))
             elif connection is not None and self._silences.stalls and self._hangs(call, connection):
                 words = self._silences.stalls[connection.address].words
@@ -301,7 +301,7 @@ class Calls:
             self._moved(moved)
 
     def _out_of_time(self, connection: UpstreamConnection) -> UpstreamFailure:
-        words = f"had not answered in full when the request took longer than {self._timeouts.total:g} s"
+        words = f"had not completed its answer when the request exceeded its total time of {self._timeouts.total:g} s"
         return UpstreamFailure("deadline", words, at=connection.address)
 
     def _hangs(self, call: Call, connection: UpstreamConnection) -> bool:

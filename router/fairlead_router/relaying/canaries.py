@@ -82,5 +82,5 @@ class Canaries:
             elif failure.kind in ("status", "protocol"):
                 self._due[key] = self._awake() + UNABLE_SECONDS
                 extra = {"pool": str(pool.key), "instance": target, "error": str(failure)}
-                logger.warning("engine takes no canary; it is asked again in an hour", extra=extra)
+                logger.warning("engine cannot compute a canary (a request for one token); the next attempt is in an hour", extra=extra)
         pool.counters.canaries[outcome] += 1

@@ -131,7 +131,7 @@ class CarryingOn:
             call.rest = call.rest or CarriedAnswer(call.head, len(call.body), _as_asked(call))
             call.rest.handed_over += failure.kind == HANDED_OVER
             call.rest.ending = ending
-            logger.warning("an answer goes on elsewhere", extra={**log, "to": dispatch.instance, "given_tokens": carried})
+            logger.warning("another instance continues an answer", extra={**log, "to": dispatch.instance, "given_tokens": carried})
             return dispatch
         obstacle = obstacle or Uncarried.NO_INSTANCE
         pool.counters.uncarried[obstacle.value] += 1
@@ -199,7 +199,7 @@ class CarryingOn:
             asks_usage=call.asks_usage is None or call.hides_usage,
         )
         if made is None:
-            raise UpstreamFailure(REST_REFUSED, "cannot go on: the prompt cannot be made longer")
+            raise UpstreamFailure(REST_REFUSED, "cannot continue the answer: the text so far cannot be appended to the request's prompt")
         carried.rest = made
         self._become(call, carried, made)
 

@@ -260,7 +260,7 @@ def shortfall_of(connection: UpstreamConnection, failure: Failure) -> str:
     """
     coding = next((value.strip().lower() for name, value in connection.headers if name == b"content-encoding"), b"")
     if coding in _CODINGS:
-        return f"it is compressed (content-encoding: {coding.decode()}), which the router asks engines not to do"
+        return f"it is compressed (content-encoding: {coding.decode()}), although the router asks engines for uncompressed answers"
     return failure.message
 
 

@@ -340,7 +340,11 @@ class Proxy:
         assert carried is not None
         assert carried.rest is not None
         if connection.status >= 400 or not exchange.is_stream:
-            raise UpstreamFailure(REST_REFUSED, f"answered {connection.status} and no stream, asked for the rest", at=exchange.instance)
+            raise UpstreamFailure(
+                REST_REFUSED,
+                f"answered the request for the rest of an answer with status {connection.status}, without a stream",
+                at=exchange.instance,
+            )
         reader = exchange.ticket.stream = RestReader(carried.rest, kept, hides_usage=call.hides_usage)
         goes_on = partial(self._goes_on, exchange)
         return await self._pass(exchange, reader, RestPassage(reader, connection, exchange.client, kept.pieces.append, goes_on))

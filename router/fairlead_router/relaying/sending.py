@@ -138,7 +138,7 @@ def refuse_engine_faults(connection: UpstreamConnection, *, credentials: bool) -
         raise failure_of_answer(connection, "status", f"answered {status}, a redirect, which is not passed on")
     if status in (401, 403) and not credentials:
         remedy = "set spec.engine.passClientCredentials, or let the engines serve without credentials"
-        words = f"answered {status}: it wants a credential, and this pool passes none on"
+        words = f"answered {status}: it requires a credential, and this pool passes no credentials on"
         raise failure_of_answer(connection, "credential", words, detail=remedy)
 
 

@@ -191,7 +191,7 @@ class Delivery:
             outcome = Later(cause=Cause.TIMED_OUT, problem=f"no time left after {seconds:g} s")
         if not isinstance(outcome, Taken):
             extra = {"error": outcome.problem, "batches_kept": len(self._spool)}
-            logger.warning("could not say goodbye to the control API", extra=extra)
+            logger.warning("could not report this router's end to the control API; unsent batches are kept", extra=extra)
 
     async def _empty_forever(self, cargo: Cargo) -> None:
         """Send the batches of one lane until cancelled. While the API does not accept them, wait between posts, longer
@@ -344,7 +344,11 @@ class Delivery:
             self._metrics.reports_failed += 1
             is_away = isinstance(outcome, Later) and outcome.cause in {Cause.UNREACHABLE, Cause.TIMED_OUT}
             extra = {"error": outcome.problem, "batches": len(contents)}
-            logger.log(logging.INFO if is_away else logging.WARNING, "control API did not take reports, they are kept", extra=extra)
+            logger.log(
+                logging.INFO if is_away else logging.WARNING,
+                "control API did not accept reports; they are kept and sent again",
+                extra=extra,
+            )
             return outcome
         self._metrics.reports_sent += len(contents)
         self._hear_clock(outcome.answer, state.sent_at)
@@ -372,7 +376,8 @@ class Delivery:
             ahead = clock.ahead_seconds
             if ahead:
                 logger.warning(
-                    "this router's clock is not as the control API's, which is used for times", extra={"ahead_seconds": round(ahead, 1)}
+                    "this router's clock differs from the control API's clock; times are converted to that clock",
+                    extra={"ahead_seconds": round(ahead, 1)},
                 )
             self._keys.know_clock(ahead)
             self._spool.hear_clock(ahead)

@@ -208,7 +208,7 @@ class ClientConnection(HttpToolsProtocol):
         has closed both sides does not receive the error.
         """
         if self._head_timed or (self.cycle is not None and not self.cycle.response_complete):
-            message = "the client closed its side before the answer; keep it open until the answer has come"
+            message = "the client closed its sending side before the answer was complete; keep it open until then"
             self._answer(BadRequest(400, "half_closed", message), counted=False)  # nearly always the client has left altogether
 
     def _headers_overdue(self) -> None:

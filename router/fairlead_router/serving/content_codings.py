@@ -159,7 +159,7 @@ class _Layer:
 
     def _next_member(self, head: bytes) -> _Decoder:
         if not self._members_left:
-            raise _damaged(self._name, "it goes on after its end")
+            raise _damaged(self._name, "more bytes follow its end")
         self._members_left -= 1
         return self._begin(head)
 

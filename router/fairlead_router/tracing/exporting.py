@@ -108,7 +108,7 @@ class SpanExport:
 
     def _say(self, problem: str) -> None:
         if problem:
-            logger.warning("traces cannot be sent; said once until they can", extra={"error": problem})
+            logger.warning("traces cannot be sent; this is logged again only after a success", extra={"error": problem})
         else:
             logger.info("traces are sent again")
 
@@ -122,7 +122,7 @@ def otlp_sender(endpoint: str, router: str) -> Send:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace.export import SpanExportResult
     except ImportError:
-        raise InvalidInput("FAIRLEAD_OTLP_ENDPOINT", endpoint, "install fairlead[tracing], or leave it out") from None
+        raise InvalidInput("FAIRLEAD_OTLP_ENDPOINT", endpoint, "install fairlead[tracing], or leave the setting out") from None
     said = _LastWords(logging.getLogger(_SDK_LOGGER))
     url = endpoint if endpoint.endswith(TRACES_PATH) else endpoint + TRACES_PATH
     exporter = OTLPSpanExporter(endpoint=url)
@@ -132,7 +132,7 @@ def otlp_sender(endpoint: str, router: str) -> Send:
     def send(spans: Sequence[Span]) -> str:
         said.words = ""
         result = exporter.export([as_sdk_span(span, resource) for span in spans])
-        return "" if result is SpanExportResult.SUCCESS else said.words or "the collector did not take them"
+        return "" if result is SpanExportResult.SUCCESS else said.words or "the collector did not accept the spans"
 
     return send
 
