@@ -168,7 +168,7 @@ class Company:
         """Return the other router that decides for the pool; None if this router decides.
 
         If the pool's scheduler may refuse a request after the request's prefill, each router decides alone for the
-        pool, because it needs that decision at once.
+        pool, because a router needs that decision at once.
         """
         if self._stopping or pool.table.early_rejection.mode == "AfterPrefill":
             return None

@@ -240,7 +240,9 @@ class RoutedRequests:
         )
 
     def _check_adapters(self, named: object, pool: Pool, key: GatewayKey) -> None:
-        """Raise BadRequest 404 if the request names an adapter in `ADAPTERS` that its key does not open."""
+        """Raise BadRequest 404 if the field `ADAPTERS` of the request names an adapter to which the client's key gives
+        no access.
+        """
         for name in named if isinstance(named, list) else (named,):
             if name and isinstance(name, str) and not key.opens(pool, name):
                 self._keys.out_of_scope(key, self._now())

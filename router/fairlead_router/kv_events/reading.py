@@ -42,7 +42,7 @@ class SlicedReader:
         self._scheduled = False
 
     def watch(self, socket: Socket, readable: Readable) -> None:
-        """Let the readable read whenever data arrives at this socket."""
+        """Call `readable` to read whenever data arrives at this socket."""
         self._loop.add_reader(_descriptor(socket), self.wake, readable)
         self.wake(readable)  # what came before is not told: a ZMQ socket tells changes only
 
@@ -51,7 +51,7 @@ class SlicedReader:
         self._loop.remove_reader(_descriptor(socket))
 
     def wake(self, readable: Readable) -> None:
-        """Let the readable read in one of the next slices."""
+        """Call `readable` to read in one of the next slices."""
         if readable not in self._ready:
             self._ready.append(readable)
         if not self._scheduled:

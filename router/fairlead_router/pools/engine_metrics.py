@@ -37,7 +37,7 @@ whether the engine is slow or hangs.
 AT_ONCE = 16
 MOST_NAMED = 5
 METRICS, MODELS = "its metrics", "its list of models"
-"""Names of reports of an engine, for messages about troubles."""
+"""Names of two kinds of reports from an engine, for messages that name an implausible report."""
 _SILENT = ("timeout", "unreachable")
 """Kinds of failure that mean that an engine did not respond. After any other failure, the engine counts as responding.
 """

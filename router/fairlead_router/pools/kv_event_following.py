@@ -57,7 +57,7 @@ OPENED_AT_ONCE = 4
 OPENED_A_TURN = 64
 """Maximum number of sources that are opened in FOLLOW_SECONDS."""
 SOURCES, EVENTS = "its sources of KV events", "its KV events"
-"""Names of reports of an engine, for messages about troubles."""
+"""Names of two kinds of reports from an engine, for messages that name an implausible report."""
 MOST_SOCKETS = 65_000
 """Maximum number of ZMQ sockets. ZMQ's default of 1,023 is too low, because an instance takes up to four for each rank.
 """

@@ -26,7 +26,7 @@ from fairlead_router.pools.side_circuits import fault_of
 from fairlead_router.pools.tickets import Ticket
 
 ANSWERS = "its answers"
-"""Name of an engine's responses, for messages about their troubles."""
+"""Name of an engine's responses, for messages that name an implausible report."""
 
 _CONNECTOR = "give it a --kv-transfer-config with a connector that reports the KV blocks in its answers, such as NixlConnector"
 

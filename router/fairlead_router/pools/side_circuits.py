@@ -58,7 +58,7 @@ class SideCircuits:
         self._circuits.pop(instance, None)
 
     def keep_only(self, instances: Collection[str]) -> None:
-        """Forget all other instances."""
+        """Forget all instances that are not among `instances`."""
         self._circuits = {instance: circuit for instance, circuit in self._circuits.items() if instance in instances}
 
 

@@ -19,8 +19,8 @@ _PLACEHOLDER = b'"..."'
 _MARK = re.compile(rb'["\[\]]')
 _INSIDE_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 _EMPTIED = re.compile(rb'(?:[^"\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\[[^"\[\]]*+\])++', re.DOTALL)
-"""Matches as much as possible of the content of an array that is left out: whole strings, flat arrays, and everything
-except brackets.
+"""Matches the content of an emptied array up to a bracket. Flat arrays without strings inside it are matched as a
+whole.
 """
 
 

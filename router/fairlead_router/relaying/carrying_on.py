@@ -53,8 +53,8 @@ MOST_HAND_OVERS = 16
 REST_REFUSED = "rest-refused"
 """The kind of failure of an engine that refused to continue an answer."""
 REFUSED_SECONDS = 600.0
-"""Seconds after an engine's refusal to continue an answer in which no answers of the same pool and protocol are handed
-over by draining engines.
+"""After an engine has refused to continue an answer, draining engines of the same pool hand over no answers of the same
+protocol for this number of seconds.
 """
 HAND_OVER_LOOK_SECONDS = 0.5
 """Seconds between two checks for draining instances."""

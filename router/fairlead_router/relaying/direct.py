@@ -77,7 +77,7 @@ class DirectRelay:
         error response, which the caller must send.
 
         `only`: the only instance that may get the call; None = any instance. `upload`: the part of the body that has
-        not arrived. `later`: also reads the bytes for the client.
+        not arrived. `later`: an object that also reads the answer's bytes.
         """
         self._calls.enter(call)
         tries = Tries(pool.choice.circuits)

@@ -69,8 +69,8 @@ def is_divisible(document: Document) -> bool:
 
 def sidecars_divide(path: str, document: Document) -> bool:
     """Return whether the side-car of a decode instance can let another instance compute the prompt. It cannot if the
-    request has `min_tokens`, because llm-d's side-car leaves it in the request for one token, and an engine then
-    refuses this.
+    request has `min_tokens`: llm-d's side-car sends this field also in its request for one token, which an engine then
+    refuses.
     """
     return path in _BY_SIDECARS and "min_tokens" not in document and is_divisible(document)
 

@@ -62,8 +62,8 @@ class Doubt:
         """Whether a second opinion for this call was taken from the pool's budget."""
 
     async def ask_elsewhere(self, instance: str, connection: UpstreamConnection, headers: bytes, now: float) -> Dispatch | None:
-        """Return the dispatch to another instance for a second opinion. None if the client shall get this refusal.
-        Raises UpstreamFailure.
+        """Return the dispatch to another instance for a second opinion. None if the client must get the first engine's
+        refusal. Raises UpstreamFailure.
         """
         pool, name = self._pool, self._call.model
         body = await read_refusal(connection)

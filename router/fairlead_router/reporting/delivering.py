@@ -2,7 +2,7 @@
 a second.
 
 The API corrects the times in a record by the offset of the clock that dated the record. A batch of an earlier process
-is sent with that process's estimate of the API's clock, and only when this process has an estimate too.
+is sent with that process's estimate of the API's clock. It is sent only after this process has its own estimate.
 
 A batch on disk has no state (acknowledged tables, in-flight counts). The current state is added when a batch is sent,
 because old counts, sent again after an outage, would mislead an operator that waits until an instance is idle. A post
@@ -42,8 +42,8 @@ LANES = (Cargo.HISTORY, Cargo.SAMPLES, Cargo.SAMPLES)
 POST_BATCHES = 1_000
 """Maximum number of consecutive batches in one post."""
 ATTEMPTS_AT_A_FAULT = 5
-"""Number of failures of the API (500) to take a batch after which the batch is moved aside, if the API accepts other
-batches.
+"""Number of times that the API responds to a batch with an error of its own (500) before the batch is moved aside. Only
+a batch among others that the API accepts is moved aside.
 """
 PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR})
 """Errors of reading a file for which the file is not at fault, because the process has no descriptor or memory left."""
@@ -85,7 +85,7 @@ class Lane:
         """Count a failure of a post with a single batch.
 
         Return whether the batch has failed often enough to be moved aside. The caller also checks that the API accepts
-        others.
+        other batches.
         """
         self.faults += 1
         return self.faults >= ATTEMPTS_AT_A_FAULT
@@ -159,7 +159,9 @@ class Delivery:
         """The acknowledgements of tables that the API last received."""
         self._told_holding: frozenset[PoolKey] = frozenset()
         self._learned: tuple[tuple[Acknowledgement, ...], float, tuple[LearntFigure, ...]] = (), -inf, ()
-        """The measured figures that were computed last, after the acknowledged tables and the time at that moment."""
+        """From the last computation of the measured figures: the tables that were acknowledged then, the time, and the
+        figures.
+        """
         self._heard = asyncio.Event()
         """An event that is set when the API has responded, so that the offset of its clock is known."""
         self._random = random.Random()  # only for jitter between retries

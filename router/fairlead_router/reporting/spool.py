@@ -325,9 +325,9 @@ class Spool:
     def _shrink(self) -> None:
         """Delete batches until the bounds hold, samples first.
 
-        Batches that are being sent are not deleted, because the API may have received them. If samples that are being
-        sent exceed the bound alone, no history is deleted in their place. The bound is then exceeded until the samples
-        are given back.
+        Batches that are being sent are not deleted, because the API may have received them. When history is deleted,
+        samples that are being sent do not count towards the bound, so that no history is deleted in their place. The
+        bound may then be exceeded until these samples are given back.
         """
         for cargo in (Cargo.SAMPLES, Cargo.HISTORY):
             for batch in tuple(self._batches[cargo].values()):
