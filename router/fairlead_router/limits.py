@@ -62,7 +62,7 @@ class MemoryLimits:
     reading: int
     """Memory for parsing one body; bodies are parsed one after the other."""
     bodies: int
-    """Memory for the bodies of requests in flight: the limit to which the router keeps."""
+    """Maximum memory for the bodies of requests in flight; the router enforces this limit."""
     largest: int
     available: int
 

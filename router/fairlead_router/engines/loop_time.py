@@ -64,7 +64,7 @@ class LoopTime:
     def step(self, address: str, size: int, read: Callable[[int, int], bool]) -> int:
         """Read up to `size` bytes of this engine for at most the time of one step, and return the number of bytes read.
 
-        `read` is called with the begin and the end of each part, which has at most PART_BYTES, and returns whether more
+        `read` is called with the start and the end of each part, which has at most PART_BYTES, and returns whether more
         may be read.
         """
         began, at, spent, more = self.clock(), 0, 0.0, True

@@ -219,7 +219,7 @@ class UpstreamConnection(asyncio.Protocol):
             transport.writelines((head, body))
 
     async def send_more(self, piece: bytes) -> None:
-        """Write more of the request's body. Waits while the engine reads more slowly.
+        """Write more of the request's body. Waits while the engine reads too slowly.
 
         Raises UpstreamFailure if the connection to the engine is lost.
         """

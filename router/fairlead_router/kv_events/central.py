@@ -88,8 +88,8 @@ class CentralPort:
         self._server = BoundedServer(every_address(place.port), place.door, lambda: Publisher(self), place.door.leave, lambda: b"")
 
     def join(self, subscription: CentralSubscription) -> None:
-        """Pass all messages with the subscription's topic to the subscription. If another subscription already has this
-        topic, the other one keeps getting the messages.
+        """Pass all messages with the subscription's topic to the subscription. If an earlier subscription already has
+        this topic, the earlier one keeps getting the messages.
         """
         self._by_topic.setdefault(subscription.told.topic.encode(), subscription)
         self.unknown.pop(subscription.told.topic.encode(), None)

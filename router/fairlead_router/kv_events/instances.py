@@ -41,9 +41,9 @@ STATES = (*SourceState, "disconnected", "wrong-block-size")
 class InstanceEvents:
     """Follows all event sources of one instance of a pool, from construction until `close`.
 
-    `caches`: the pool's index. `target`: returns the target (`fairlead.targets`) of the engine's rank with an index. A
-    rank's events are used (`EngineCaches.heard`) while its source is settled, all ranks have the pool's block size, and
-    the targets of all ranks differ.
+    `caches`: the pool's index. `target`: a function from the index of an engine's rank to the rank's target
+    (`fairlead.targets`). A rank's events are used (`EngineCaches.heard`) while its source is settled, all ranks have
+    the pool's block size, and the targets of all ranks differ.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ position in these bytes at which the token ends.
 
 
 def aligned(texts: Sequence[bytes], token_strings: Sequence[str]) -> tuple[list[int], list[int]] | None:
-    """Return the begin of each text and the end of each token, as positions in the bytes of all tokens; None if the
+    """Return the start of each text and the end of each token, as positions in the bytes of all tokens; None if the
     texts are not found in the tokens.
     """
     for wording in _likely(token_strings):

@@ -91,8 +91,8 @@ class PublisherReader:
         return True
 
     def _frame(self, place: int) -> tuple[int, int, int] | None:
-        """Return the flags, begin and end of the frame at this position; None if the frame has not fully arrived.
-        Raises NotZmtp.
+        """Return the flags, the start and the end of the frame at this position; None if the frame has not fully
+        arrived. Raises NotZmtp.
         """
         buffer = self._buffer
         if len(buffer) - place < 2:

@@ -142,7 +142,9 @@ class Exchange:
         return self._close(0, "")
 
     def gone(self) -> Sequence[Action]:
-        """Return the actions when the stream has ended, so that no message can be sent."""
+        """Return the actions for a stream that has ended. They send no messages, because no message can be sent any
+        more.
+        """
         return self._close(0, "")
 
     def picked(

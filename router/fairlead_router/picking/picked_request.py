@@ -112,8 +112,8 @@ class PickedRequest:
         """Let the proxy send the request to the first of the endpoints, and to the next one if an endpoint fails. The
         client's credentials are included if the first endpoint's instance may get them.
 
-        `rank`: the data-parallel rank, the same at every endpoint. `prefill`: the instance by which a side-car lets the
-        prompt be computed. `scores`: the scores of the endpoints.
+        `rank`: the data-parallel rank, the same at every endpoint. `prefill`: the instance to which a side-car sends
+        the prompt first. `scores`: the scores of the endpoints.
         """
         destination = ",".join(endpoints)
         headers = [(b"x-gateway-destination-endpoint", destination.encode())]

@@ -211,7 +211,7 @@ class Picker:
             self._past.pick_any(asked, pool, subset, name)
 
     def _served(self, pool: str | None) -> str | None:
-        """Return the pool, whose Service was called, if this router serves it; None otherwise."""
+        """Return the pool whose Service was called, if this router serves the pool; None otherwise."""
         return pool if pool is not None and self._pools.serves(pool) else None
 
     def _named_pool(self, asked: PickedRequest, endpoint: Endpoint, key: GatewayKey | None, opens: Opens) -> tuple[Pool, str]:

@@ -478,8 +478,8 @@ class KeptRows:
         self.until = inf
 
     def keep(self, rows: Iterable[InstanceInFlight], now: float) -> None:
-        """Copy the numbers of requests that were sent to instances. Waiting requests are left out, because the other
-        router queues them again.
+        """Copy the numbers of requests that were sent to instances. Waiting requests are left out, because the router
+        that decides from now on queues them again.
         """
         for row in rows:
             sent = row.in_flight - row.waiting

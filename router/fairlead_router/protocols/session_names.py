@@ -115,7 +115,7 @@ def session_names(
     `headers`: the request's headers that may name the session. `pool_header`: the name of the pool's own header.
     `previous`: the session of the stored response that the request continues, or the id of that response.
 
-    A header or field without a usable name is ignored, and no reason to refuse the request.
+    A header or field without a usable name is ignored; the request is not refused because of it.
     """
     if not headers and _TOP_FIELDS.isdisjoint(document):
         return ()

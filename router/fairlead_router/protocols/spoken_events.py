@@ -49,7 +49,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Any) -> Failure:
-    """Return the failure that an error object describes, or a text instead of an error object."""
+    """Return the failure that an engine's error describes. The error is an object or a text."""
     if isinstance(error, dict) and isinstance(error.get("error"), dict):  # SGLang wraps Anthropic's form once more
         error = error["error"]
     if not isinstance(error, dict):

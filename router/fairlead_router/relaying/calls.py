@@ -319,8 +319,8 @@ class Calls:
 
     def _limit_silence(self, call: Call, connection: UpstreamConnection, now: float, moved: set[str]) -> None:
         """End an answer whose next piece takes too long. The answer may go on if the engine reports running requests,
-        because it may delay pieces, for example until a tool's arguments can be parsed. The engine's progress then
-        shows whether it hangs.
+        because the engine may delay pieces, for example until a tool's arguments can be parsed. The engine's progress
+        then shows whether it hangs.
         """
         if connection.received != call.received or connection.is_held:
             call.received = connection.received

@@ -250,8 +250,8 @@ class DirectRelay:
         judges: bool,
     ) -> UpstreamFailure | None:
         """Pass the answer to the client. Return the failure if the answer broke off or reported an error; the client
-        then knows as much as its protocol allows. `judges`: raise UpstreamFailure for an answer that begins with an
-        error in spite of its status.
+        was then informed as far as its protocol allows. `judges`: raise UpstreamFailure for an answer that begins with
+        an error in spite of its status.
         """
         headers = _answer_headers(pool, instance, connection)
         kind = content_type(connection.headers)

@@ -43,9 +43,9 @@ is not streamed.
 
 _WHOLE = ("best_of", "prompt_logprobs", "previous_response_id")
 _WHOLE_IF_TRUE = ("use_beam_search", "echo", "background")
-"""Fields that prevent dividing unless engines read them as false; the fields in `_WHOLE` prevent it unless they are
-empty. The fields ask for more sequences than the handshake can transfer, for data about the prompt's tokens, or for
-something that only one instance stores.
+"""Fields that prevent dividing unless they are missing or false. The fields in `_WHOLE` prevent it unless they are
+missing or empty. These fields ask for more sequences than the handshake can transfer, for data about the prompt's
+tokens, or for something that only one instance stores.
 """
 
 _BY_SIDECARS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})

@@ -301,8 +301,8 @@ class PrefixCopies:
     pool.
 
     A prefix is copied with the kept prompt of a session. The instance that has the prefix names the prompt's blocks,
-    and the target fetches these blocks. No client waits for a copy. If a copy fails, the prefix is not computed
-    instead. `now` is the router's clock in Unix seconds.
+    and the target fetches these blocks. No client waits for a copy. If a copy fails, the target does not compute the
+    prefix. `now` is the router's clock in Unix seconds.
     """
 
     def __init__(

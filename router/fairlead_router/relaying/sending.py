@@ -73,8 +73,8 @@ class Sender:
         if it is a rank, the engine gets the rank's index in a header.
 
         If an idle connection turns out to be closed, the request is sent once more on a new connection, without
-        counting a failure. This shows at once. If a connection is lost later, the engine has begun to compute, and the
-        request may have killed it.
+        counting a failure. A closed connection is noticed at once. If a connection is lost later, the engine has begun
+        to compute, and the request may have killed it.
 
         `credentials`: whether the engine gets the client's credentials. `carried`: whether the call has credentials.
         Raises UpstreamFailure, also for a status that is the fault of the engine and not of the request.

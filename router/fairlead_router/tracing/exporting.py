@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 MOST_WAITING = 1024
 """Maximum number of traces in the queue. Further traces are dropped."""
 MOST_AT_ONCE = 512
-"""Number of spans from which a request to the collector is full. Traces are not divided, so a request may have more
-spans.
+"""Number of spans at which a request to the collector gets no further traces. Traces are not divided, so a request may
+have more spans.
 """
 TRACES_PATH = "/v1/traces"
 SERVICE = "fairlead-router"
