@@ -353,7 +353,7 @@ class RouterSettings(Sizes):
             "FAIRLEAD_PICKER_ANY_PATH",
             Switch(),
             "whether the endpoint picker also picks for paths that the gateway does not know",
-            "with it, only the routes of the gateway in front keep clients from the engines' administration",
+            "with 1, only the routes of the gateway in front of it prevent clients from reaching the engines' administration",
         ),
     )
     picker_tls_cert_file: Path | None = field(

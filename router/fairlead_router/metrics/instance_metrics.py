@@ -81,7 +81,7 @@ def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
     )
     allowed = GaugeMetricFamily(
         "fairlead_router_engine_allowed_still_seconds",
-        "Seconds without progress, by the engine's own steps, after which it counts as stalled.",
+        "Seconds without progress after which the engine counts as stalled; derived from the duration of its steps.",
         labels=["pool", "instance"],
     )
     rank_requests = GaugeMetricFamily(

@@ -319,7 +319,9 @@ def learning_families(counters: TrainingCounters, reports: Mapping[str, Learning
         "Choices of a learning policy: by its model, or by its heuristic, with the reason.",
         labels=["pool", "by"],
     )
-    samples = CounterMetricFamily("fairlead_router_learning_samples", "Requests whose TTFT was seen.", labels=["pool"])
+    samples = CounterMetricFamily(
+        "fairlead_router_learning_samples", "Samples for learning: requests whose TTFT the router has seen.", labels=["pool"]
+    )
     dropped = CounterMetricFamily(
         "fairlead_router_learning_samples_dropped", "Samples that were lost before a trainer took them.", labels=["pool"]
     )

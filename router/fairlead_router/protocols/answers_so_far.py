@@ -1,7 +1,8 @@
 """Collects the part of a streamed answer that a client has received, so that another engine can continue the answer.
 
 While an answer passes, its pieces are only kept. They are parsed when they are large in total, or when another engine
-shall continue the answer. Events like an earlier event are parsed by comparing bytes, other events by decoding.
+shall continue the answer. An event that differs from an earlier event only in its text is parsed by comparing bytes.
+Other events are decoded.
 """
 
 from __future__ import annotations
