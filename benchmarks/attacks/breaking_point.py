@@ -4,13 +4,13 @@
 
 The world is that of `benchmarks.attacks`. Each step opens this number of connections at once, from `--addresses`
 loopback addresses: strangers that send nothing (`idle`), or clients that send one request after another (`asking`).
-Meanwhile seven known clients, whose connections were open before, and new clients send requests. A line has: the
-connections that stayed open, those that were answered 4xx or 5xx, those closed without an answer, the known clients'
-requests and how many failed, the new clients served and refused, the requests of the step's own clients and how many
-failed, the router's open files and memory, and, after all have gone, the seconds until a new client was served and the
-files 10 s later.
+Meanwhile seven known clients, whose connections were open before, and new clients send requests. The line of a step has
+the connections that stayed open, those that were answered 4xx or 5xx, and those that were closed without an answer.
+Then come the known clients' requests and how many failed, the new clients served and refused, and the requests of the
+step's own clients and how many failed. The last figures are the router's open files and memory, the seconds until a new
+client was served after the step's connections were closed, and the open files 10 s later.
 
-A router may hold as many files as the system allows (`ulimit -Hn`), unless `--files` says fewer.
+A router may hold as many files as the system allows (`ulimit -Hn`), unless `--files` sets a lower limit.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from benchmarks.attacks.world import POOLS
 from benchmarks.command_line import above_zero, count, end_everything_when_ended, numbers_of, zero_or_more
 
 AT_ONCE = 200
-"""Number of connections that are begun together."""
+"""Maximum number of connections that are opened at the same time."""
 NEW_CLIENTS = 20
 CONNECT_SECONDS = 30.0
 
 
 class Stranger(asyncio.Protocol):
-    """A connection that sends nothing; `end` is how the router ended it."""
+    """A connection that sends nothing. `end` is the way in which the router ended it; empty while it is open."""
 
     end = ""
 
@@ -104,7 +104,7 @@ async def idle(port: int, connections: int, addresses: int) -> list[Stranger]:
 
 
 async def asking(port: int, connections: int, seconds: float) -> Load:
-    """Run clients that send requests all the time, each on its own connection."""
+    """Run clients that send one request after another, each on its own connection, and return their load."""
     load, end = Load(port), time.monotonic() + seconds
 
     async def one(number: int) -> None:
@@ -119,8 +119,9 @@ async def asking(port: int, connections: int, seconds: float) -> Load:
 
 
 async def known(load: Load, ended: asyncio.Event) -> None:
-    """Run clients of all pools but the first, with one request after the other on the same connection, until the event
-    is set.
+    """Run a client for each pool except the first until the event is set.
+
+    Each sends one request after the other on the same connection.
     """
 
     async def one(number: int) -> None:
