@@ -35,7 +35,7 @@ class Release:
         self._signer = signer
 
     def assemble(self, written: str) -> None:
-        """Add chart, lists of contents, signatures, notes, provenance and checksums to what was built."""
+        """Add chart, lists of contents, signatures, notes, provenance and checksums to the built images and files."""
         (self._out / "NOTES.md").write_text(written, encoding="utf-8")
         (self._out / KEY).write_bytes(self._signer.public)
         self._chart()
@@ -53,7 +53,7 @@ class Release:
         attest_image(layout, artifact["digest"], [self._origin.statement({reference: artifact["digest"]}, "")], self._signer)
 
     def _image(self, process: str) -> None:
-        """Sign the index of a process and each architecture's image, which a list of contents goes with."""
+        """Sign the index of a process and the image of each architecture, and attest each image's list of contents."""
         layout = Layout(self._out / "images" / process)
         reference = f"{self._registry}/{place(process)}"
         index = layout.tags[self._origin.version]["digest"]
@@ -83,24 +83,29 @@ class Release:
 
 
 def place(name: str) -> str:
-    """Where a layout of `images/` goes below the registry. Helm wants the chart's name as the last part."""
+    """Return the path below the registry for a layout of `images/`. Helm requires the chart's name as its last part."""
     return "charts/fairlead" if name == "chart" else f"fairlead/{name}"
 
 
 def tags(out: Path) -> Iterator[str]:
-    """Folder, place and tag of all that is pushed; what belongs to an image goes before the image itself."""
+    """Yield folder, path and tag of everything to push. Signatures and attestations of an image come before the
+    image.
+    """
     for folder in sorted((out / "images").iterdir()):
         for tag in sorted(Layout(folder).tags, key=lambda tag: (not tag.startswith("sha256-"), tag)):
             yield f"{folder} {place(folder.name)} {tag}"
 
 
 def files(out: Path) -> list[Path]:
-    """The files that a release gives away, receipts and key apart."""
+    """Return the files of a release, without checksums, their signature, provenance and key."""
     return [path for path in sorted(out.iterdir()) if path.is_file() and path.name not in {SUMS, f"{SUMS}.sig", PROVENANCE, KEY}]
 
 
 def verify(out: Path, key: Path) -> Iterator[str]:
-    """Check everything in the folder by the public key, a line each. Raises ValueError at what is not as signed."""
+    """Check everything in the folder with the public key, and yield a line for each check.
+
+    Raises ValueError for a file or image that differs from the signed one.
+    """
     judge = Judge(key)
     sums = out / SUMS
     judge.check(SUMS, sums.read_bytes(), (out / f"{SUMS}.sig").read_text(encoding="utf-8").strip())
@@ -133,7 +138,7 @@ def _version() -> str:
 
 
 def _checked(tag: str) -> str:
-    """The notes of this version, if all versions and the tag agree."""
+    """Return the notes of this version. Raises ValueError if a version or the tag disagrees."""
     described = charts.described(CHART)
     versions = {"pyproject.toml": _version(), "Chart.yaml version": described["version"], "Chart.yaml appVersion": described["appVersion"]}
     must_agree(tag, versions)
@@ -174,7 +179,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Exit code 0, or 1 with one line."""
+    """Run the command; return 0, or 1 after printing the error in a line."""
     arguments = _arguments()
     try:
         arguments.run(arguments)
