@@ -125,7 +125,7 @@ class Tried:
 
 
 def tried(world: World, weeks: int, start_seconds: float) -> Tried:
-    """Run the last weeks of a world with each kind of scaling."""
+    """Run the last weeks of a world with each kind of scaling, and return the sums."""
     record, pool = record_of(world.load, world.start), pool_of(world, start_seconds)
     outcomes: list[tuple[Outcome, Outcome, Outcome]] = []
     within, blocks, least = [], 0, 0.0

@@ -174,7 +174,7 @@ def main() -> int:
 
 
 def judge(sandbox: RunningSandbox, load: subprocess.Popen[str], figures: Path, steady_seconds: float, outage_seconds: float) -> int:
-    """Watch the load to its end, and print which conditions held and which did not."""
+    """Watch the load to its end, and print which conditions held. Return 0 if all did, otherwise 1."""
     begun = time.monotonic()
     steady = watch(sandbox, begun, steady_seconds, "load")
     last, backlog_seconds = outage(sandbox, begun, outage_seconds) if outage_seconds else (steady[-1], 0.0)

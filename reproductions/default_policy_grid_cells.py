@@ -184,7 +184,7 @@ def _read(path: Path) -> Rows:
 
 
 def run_cell(cell: GridCell, *, quick: bool = False) -> GridRow:
-    """Simulate a cell."""
+    """Simulate a cell and return its figures."""
     setting = cell.setting
     engine = preset(setting.preset)
     workload, ideal = _loaded(setting, cell.seed, QUICK_REQUESTS if quick else REQUESTS[setting.instances])

@@ -25,7 +25,7 @@ STILL = tuple(
 
 
 def counts(study: Study) -> Results:
-    """Run every number of candidates, with and without rebalancing."""
+    """Run every number of candidates, with and without rebalancing, and return the results."""
     return study.run((*FULL, *STILL), (0.9, EDGE) if study.context.quick else MULTIPLES, study.context.seeds)
 
 

@@ -61,7 +61,7 @@ class Elasticity:
 
 
 def run(study: Study) -> Elasticity:
-    """Run every policy over all seeds."""
+    """Run every policy over all seeds and return the runs."""
     few_rate = LOAD * study.saturation * FEW / MANY
     count = len(study.loaded.rows) - study.warmup
     first, second = study.warmup + count // 4, study.warmup + 3 * count // 4

@@ -25,7 +25,7 @@ class Step:
 
 
 def session_moves(jobs: Iterable[Job], step: float, within: tuple[float, float], remaining: set[str] | None) -> Step:
-    """Compare each session's last instance before `step` with its first one after it.
+    """Return the sessions whose last instance before `step` differs from their first one after it.
 
     Only sessions that were served both before and after `step` within the time `within` count. `remaining` are the
     instances that still exist afterwards; None if all do.

@@ -174,7 +174,7 @@ def _read(path: Path) -> Rows:
 
 
 def run_cell(cell: UnseenCell, context: Context) -> UnseenRow:
-    """Simulate a cell."""
+    """Simulate a cell and return its figures."""
     setting = cell.setting
     engine = preset(setting.preset)
     workload, ideal = _loaded(setting, context.traces.get(setting.kind), cell.seed, QUICK_REQUESTS if context.quick else REQUESTS)

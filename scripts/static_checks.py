@@ -214,7 +214,7 @@ def check_secrets() -> Outcome:
 
 
 def secrets_in(content: bytes) -> Iterator[tuple[int, str]]:
-    """Return the lines of a file that contain a secret, each with the kind of secret; nothing for a binary file."""
+    """Yield the lines of a file that contain a secret, each with the kind of secret; nothing for a binary file."""
     if b"\0" in content[:8000]:
         return
     text = content.decode(errors="replace")

@@ -25,7 +25,7 @@ def git(repository: str, *arguments: str) -> str:
 
 
 def advisories(repository: str) -> Iterator[dict[str, Any]]:
-    """Return the advisories about locked packages that are not withdrawn."""
+    """Yield the advisories about locked packages that are not withdrawn."""
     names = locked()
     for path in git(repository, "ls-tree", "-r", "--name-only", "HEAD", "vulns/").splitlines():
         if path.split("/")[1] in names and path.endswith(".yaml"):
@@ -33,7 +33,7 @@ def advisories(repository: str) -> Iterator[dict[str, Any]]:
 
 
 def read(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return an entry for each package that an advisory names."""
+    """Yield an entry for each package that an advisory names."""
     for affected in document.get("affected") or () if "withdrawn" not in document else ():
         ranges = [one for one in affected.get("ranges") or () if one["type"] == "ECOSYSTEM"]
         is_listed = not ranges or any("last_affected" in event for one in ranges for event in one["events"])
@@ -47,7 +47,7 @@ def read(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def pairs(events: list[Mapping[str, str]]) -> Iterator[tuple[str, str | None]]:
-    """Return the bounds of each range: its first version, and the first version after it; None = all newer versions."""
+    """Yield the bounds of each range: its first version, and the first version after it; None = all newer versions."""
     low: str | None = None
     for event in events:
         if "introduced" in event:

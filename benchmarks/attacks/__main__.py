@@ -217,7 +217,7 @@ class Soak:
 
 
 async def soak(router: Router, names: list[str], *, minutes: float, seconds: float, size: float, afterwards: float) -> Soak:
-    """Run all attacks in turn, and read memory and open files at the end of each round."""
+    """Run all attacks in turn, read memory and open files at the end of each round, and return the findings."""
     began, failed, growth, hours = time.monotonic(), 0, Growth(), 0.0
     while not hours or time.monotonic() - began < minutes * 60:
         for name in names:

@@ -137,7 +137,7 @@ async def known(load: Load, ended: asyncio.Event) -> None:
 
 
 async def step(router: Router, kind: str, connections: int, *, addresses: int, seconds: float, afterwards: float) -> Step:
-    """Measure one number of connections."""
+    """Measure one number of connections and return the findings."""
     found, ended, strangers = Step(kind, connections, known=Load(router.port)), asyncio.Event(), list[Stranger]()
     serving = asyncio.create_task(known(found.known, ended))
     await asyncio.sleep(1.0)  # the known ones' connections are open

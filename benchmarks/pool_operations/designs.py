@@ -142,7 +142,7 @@ def kept(work: Work, design: Design, instances: int, begin: float, seed: int) ->
 
 
 def run_designs(work: Work, instances: int, warm_up: float) -> int:
-    """Print the hits that each design keeps, as means over several placements."""
+    """Print the hits that each design keeps, as means over several placements. Return 0."""
     print("| design | hits before, from the begin, and in the next two windows |\n|---|---|")
     for design in DESIGNS:
         runs = [kept(work, design, instances, warm_up, seed) for seed in SEEDS]

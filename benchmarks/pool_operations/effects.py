@@ -108,7 +108,10 @@ def run_effects(sandbox: RunningSandbox, folder: Path, settings: EffectsSettings
 
 
 def planned_and_applied(pools: Sequence[LoadedPool], instances: int) -> list[Applied]:
-    """Make a plan for every pool, and apply each as soon as its expected effect is known. Raises NeverCame."""
+    """Make a plan for every pool, and apply each as soon as its expected effect is known. Return the applied plans.
+
+    Raises NeverCame.
+    """
     plans = {pool.name: _plan(pool, instances) for pool in pools}
     applied: list[Applied] = []
     deadline = time.monotonic() + SIMULATING_SECONDS

@@ -277,7 +277,10 @@ class RolledOut(NamedTuple):
 
 
 def rolled_out(work: Work, instances: int, begin: float, cache_tokens: int, seed: int, *, hands_over: bool) -> RolledOut:
-    """Replace all prefill instances from `begin` on. With `hands_over`, sessions fetch their blocks."""
+    """Return the result of a run in which all prefill instances are replaced from `begin` on.
+
+    With `hands_over`, sessions fetch their blocks.
+    """
     jobs = _jobs(work, begin + WINDOW_SECONDS * WINDOWS.stop, seed)
     run = _Rollout(_pool(work, instances, cache_tokens, seed), jobs, begin, hands_over=hands_over)
     run.run()
@@ -285,7 +288,9 @@ def rolled_out(work: Work, instances: int, begin: float, cache_tokens: int, seed
 
 
 def run_rollouts(work: Work, instances: int, warm_up: float, cache_tokens: int) -> int:
-    """Print the hits that a rollout keeps, without and with hand-overs: the mean and the worst of several seeds."""
+    """Print the hits that a rollout keeps, without and with hand-overs: the mean and the worst of several seeds. Return
+    0.
+    """
     print("| sessions | hits before, from the begin, and in the next three windows | the worst run | handed over | refused |")
     print("|---|---|---|---|---|")
     for hands_over in (False, True):

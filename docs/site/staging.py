@@ -70,7 +70,7 @@ def _link(document: str, path: str) -> str:
 
 
 def _contents(index: str) -> Iterator[str]:
-    """Return a table of contents for each section of `docs/README.md`, in its order."""
+    """Yield a table of contents for each section of `docs/README.md`, in its order."""
     section, entries = "", list[str]()
     for line in (*index.splitlines(), "**end**"):
         if found := _SECTION.match(line):
@@ -95,7 +95,7 @@ def _toctree(caption: str, entries: Iterable[str], *options: str) -> str:
 
 
 def _files(root: Path, documents: Iterable[str]) -> Iterator[str]:
-    """Return the linked or shown files of documents that are not pages: pictures, manifests, scripts."""
+    """Yield the files that documents link to or show and that are not pages: pictures, manifests, scripts."""
     for document in documents:
         text = (root / document).read_text(encoding="utf-8")
         yield from (f"{DIAGRAMS}/{diagram_name(drawn)}" for drawn in diagrams(text))

@@ -1,4 +1,4 @@
-"""A pool's worker: one step at a time, soon after something happened."""
+"""A pool's worker: it runs one step at a time, soon after an event."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +16,7 @@ PACE = Pace(least=0.001, busy=0.01, settled=0.05)
 
 @dataclass(slots=True)
 class Script:
-    """Steps that answer what `answers` says, the last one for ever, and notice overlaps.
+    """Steps that return the `answers` in order, the last one repeatedly, and detect overlaps.
 
     While `is_open` is not set, a step does not end.
     """

@@ -23,7 +23,7 @@ def _bump(hour: float, at: float, wide: float) -> float:
 
 
 def office(weekday: int, hour: float) -> float:
-    """Demand from eight to half past six on weekdays with a steep beginning and a lunch break, much less at
+    """Return the demand of office hours: from eight to half past six on weekdays, with a lunch break and little at
     weekends.
     """
     day = min(1.0, max(0.0, (hour - 8.0) * 2)) * min(1.0, max(0.0, 18.5 - hour)) - 0.2 * _bump(hour, 12.5, 0.5)
@@ -31,19 +31,19 @@ def office(weekday: int, hour: float) -> float:
 
 
 def evenings(weekday: int, hour: float) -> float:
-    """Demand of a consumer application, with its peak at nine in the evening and a fifth more at weekends."""
+    """Return the demand of a consumer application: its peak is at nine in the evening, and weekends have a fifth
+    more.
+    """
     return (0.15 + 0.65 * _bump(hour, 21, 2.5) + 0.3 * _bump(hour, 13, 3)) * (1.2 if weekday >= 5 else 1.0)
 
 
 def nightly(weekday: int, hour: float) -> float:
-    """Demand of a batch job that runs from two to four in the nights of weekdays and begins abruptly; otherwise
-    little.
-    """
+    """Return the demand of a batch job, which is high from two to four in the nights of weekdays and low otherwise."""
     return 1.0 if weekday < 5 and 2 <= hour < 4 else 0.2 + 0.1 * _bump(hour, 14, 4)
 
 
 def around_the_world(weekday: int, hour: float) -> float:
-    """Demand from three continents, which never stops."""
+    """Return the demand of three continents, which never stops."""
     return 0.4 + 0.3 * _bump(hour, 9, 3) + 0.3 * _bump(hour, 17, 3) - (0.15 if weekday >= 5 else 0.0)
 
 

@@ -111,12 +111,12 @@ def having_seen(scheduler: PoolScheduler, speed: float | None = None) -> PoolSch
 
 
 def dispatches(outcomes: Sequence[Dispatch | Refusal]) -> list[Dispatch]:
-    """The dispatches among the outcomes."""
+    """Return the dispatches among the outcomes."""
     return [outcome for outcome in outcomes if isinstance(outcome, Dispatch)]
 
 
 def refusals(outcomes: Sequence[Dispatch | Refusal]) -> list[Refusal]:
-    """The refusals among the outcomes."""
+    """Return the refusals among the outcomes."""
     return [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
 
 

@@ -16,7 +16,7 @@ WARMING_SECONDS = 20.0 / TIME_SCALE
 
 
 def pool(name: str, *, policy: str = "dualmap", replicas: int = 4, early_rejection: str = "Disabled", **spec: Any) -> dict[str, Any]:
-    """An InferencePool of simulated engines; its model is `model/<name>`."""
+    """Return the manifest of a pool of simulated engines; its model is `model/<name>`."""
     return {
         "apiVersion": "fairlead.dev/v1alpha1",
         "kind": "InferencePool",

@@ -27,7 +27,7 @@ class Authority:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def pem(self) -> str:
-        """The authority's own certificate."""
+        """Return the authority's own certificate in PEM."""
         return _text(self._built(self.name, "", self.key, x509.BasicConstraints(ca=True, path_length=None))).decode()
 
     def written(self) -> Path:

@@ -58,7 +58,7 @@ def checkout(folder: Path, **links: Path) -> Path:
 def run_commands(
     document: str, folder: Path, stand_ins: Mapping[str, str], replaced: Mapping[str, str], *programs: Path, **variables: str
 ) -> list[Ran]:
-    """Run the document's commands in one shell.
+    """Run the document's commands in one shell, and return each with its result.
 
     `stand_ins` has the commands to run instead of commands that begin with its keys. `replaced` has replacements for
     addresses. The folders `programs` come first in PATH. Skips the test if this machine lacks a program that readers

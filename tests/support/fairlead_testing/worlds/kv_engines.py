@@ -49,7 +49,10 @@ class KvEngine:
         self._events: list[Event] = []
 
     def schedule(self, token_ids: Sequence[int]) -> Running:
-        """Accept a prompt: reuse its longest cached prefix, which never is the whole prompt, and cache the rest."""
+        """Accept a prompt and return it as a running request.
+
+        Its longest cached prefix is reused, but never the whole prompt, and the rest is cached.
+        """
         hashes = self._hashes(token_ids)
         hits: list[_Block] = []
         for block_hash in hashes[: (len(token_ids) - 1) // self.block_size]:

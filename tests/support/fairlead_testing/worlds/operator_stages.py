@@ -192,8 +192,9 @@ class VirtualStage:
             pod["status"] = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": "True"}]}
 
     async def round(self) -> float | None:
-        """Run a step as kopf does: it adds the finalizer, calls the daemon or the deletion handler, or removes the
-        finalizer.
+        """Run a step as kopf does, and return the seconds until the next one; None if no step is due.
+
+        kopf adds the finalizer, calls the daemon or the deletion handler, or removes the finalizer.
         """
         if self.reconciler is None:
             self.restart()

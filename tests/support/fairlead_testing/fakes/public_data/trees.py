@@ -25,7 +25,7 @@ TURNS = 12
 
 
 def tree(pool: str, root: str, now: datetime) -> SessionTree:
-    """A tree of four sessions with `TURNS` turns each, the newest a minute ago."""
+    """Return a tree of four sessions with `TURNS` turns each, the newest a minute ago."""
     turns = [_turn(pool, name or root, place, number, now) for place, (name, *_) in enumerate(MEMBERS) for number in range(TURNS)]
     sessions = [
         TreeSession(
