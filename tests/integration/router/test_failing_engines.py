@@ -128,7 +128,7 @@ def _chunked(text: str, draw: Random, *, ends: bool) -> bytes:
 
 
 def _answer(protocol: Protocol, kind: str, stream: bool, draw: Random) -> tuple[bytes, bool]:
-    """What an engine of this kind sends, and whether it hangs up then."""
+    """Return the bytes that an engine of this kind sends, and whether it then closes the connection."""
     before, whole = protocol.begins + protocol.content, json.dumps(protocol.whole).encode()
     texts = {
         "500": (500, {"error": ERROR}),
@@ -219,7 +219,7 @@ def _give_up(running: RunningRouter, engine: ScriptedEngine) -> None:
 
 
 def _may_be_an_error(asked: list[str], kinds: list[str], pool: int) -> bool:
-    """Whether a client may be told an error after these engines were asked, in this order."""
+    """Return whether a client may get an error after these engines were asked, in this order."""
     if len(asked) in (TRIES, pool):
         return True
     refusals = [kind for kind in kinds if kind in REFUSED]

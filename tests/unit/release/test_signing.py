@@ -1,4 +1,4 @@
-"""Whoever changes one byte of a release, or signs it with another key, is found out."""
+"""A release with one changed byte, or signed with another key, is refused."""
 
 import random
 import shutil
@@ -28,7 +28,7 @@ def a_key(path: Path, curve: ec.EllipticCurve | None = None) -> Path:
 
 
 def an_image(folder: Path) -> None:
-    """An index with an image for each of two architectures, without layers."""
+    """Write an index with an image for each of two architectures, without layers."""
     layout = Layout(folder)
     manifests = []
     for architecture in ("amd64", "arm64"):
@@ -42,7 +42,7 @@ def an_image(folder: Path) -> None:
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
-    """A signed release of one wheel, four images for two architectures, and the chart."""
+    """Return a signed release of one wheel, four images for two architectures, and the chart."""
     out = tmp_path / "out"
     for process in PROCESSES:
         an_image(out / "images" / process)
@@ -90,7 +90,7 @@ def _without(kind: str) -> Callable[[Path], None]:
 
 
 def _of_another(release: Path) -> None:
-    """The signature of one image beside another one."""
+    """Place the signature of one image beside another one."""
     layout = Layout(release / "images" / "api")
     [first, second] = [tag for tag in layout.tags if tag.endswith(".sig")][:2]
     moved = layout.tags[first] | {"annotations": {"org.opencontainers.image.ref.name": second}}
@@ -128,7 +128,7 @@ def test_openssl_takes_the_signature_of_the_checksums(release: Path) -> None:
 
 
 def test_an_images_signature_comes_before_the_image(release: Path) -> None:
-    """Whoever admits only signed images finds the signature when the image appears."""
+    """Clusters that admit only signed images find the signature when the image appears."""
     of_api = [line.split()[2] for line in tags(release) if "/api " in line]
     assert of_api[-1] == VERSION
     assert beside(Layout(release / "images" / "api").tags[VERSION]["digest"], "sig") in of_api[:-1]
