@@ -81,7 +81,7 @@ def with_pauses(rows: Iterator[TraceRow]) -> Iterator[TraceRow]:
     last: dict[str, TraceRow] = {}
     for number, row in enumerate(rows, 1):
         if row.session is None:
-            raise SimulatorError(f"request {number} has no session_id; only a trace of sessions has tasks")
+            raise SimulatorError(f"request {number} has no session_id; give a trace in which every request has one")
         before = last.get(row.session)
         last[row.session] = row
         if before is None or row.pause_ms is not None:
@@ -200,17 +200,19 @@ HEADING = (
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=a_file, help="sessions in Mooncake's format with session_id; generated without")
-    parser.add_argument("--requests", type=count, default=3000, help="turns of the trace at most")
-    parser.add_argument("--copies", type=count, default=1, help="of the trace in a closed loop")
+    parser.add_argument(
+        "--trace", type=a_file, help="trace of sessions in Mooncake's format, with session_id; without this option, one is generated"
+    )
+    parser.add_argument("--requests", type=count, default=3000, help="the most turns of the trace that are used")
+    parser.add_argument("--copies", type=count, default=1, help="copies of the trace in a closed loop")
     parser.add_argument("--preset", type=str, choices=sorted(PRESETS), default="vllm-h100-8b", help="the engine")
     parser.add_argument("--instances", type=count, default=8)
-    parser.add_argument("--ttft", type=above_zero, help="target in seconds; the preset's without")
-    parser.add_argument("--tpot", type=above_zero, help="target in seconds; the preset's without")
+    parser.add_argument("--ttft", type=above_zero, help="target in seconds; without this option, the preset's")
+    parser.add_argument("--tpot", type=above_zero, help="target in seconds; without this option, the preset's")
     parser.add_argument("--early-rejection", choices=EARLY_REJECTION_MODES[:-1], default="Disabled", help="the pool's mode")
     parser.add_argument("--loops", type=names_of(LOOPS), default=list(LOOPS), help="open,closed")
-    parser.add_argument("--rates", default="0.75,1,1.25", help="multiples of the saturation")
-    parser.add_argument("--policies", default=POLICIES, help="as fairlead,fairlead:keep_weight=3,ear")
+    parser.add_argument("--rates", default="0.75,1,1.25", help="rates, as multiples of the saturation")
+    parser.add_argument("--policies", default=POLICIES, help="policies, such as fairlead,fairlead:keep_weight=3,ear")
     parser.add_argument("--seeds", type=count, default=3)
     options = parser.parse_args()
     try:

@@ -98,7 +98,9 @@ def _run(context: Context, requests: int, load: float, arm: Arm, seed: int) -> l
 def main() -> None:
     """Run each cell and print its rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--conversation", type=a_file, help="Mooncake's conversation trace; generated conversations without it")
+    parser.add_argument(
+        "--conversation", type=a_file, help="Mooncake's conversation trace; without this option, conversations are generated"
+    )
     parser.add_argument("--requests", type=count, default=REQUESTS)
     parser.add_argument("--warmup", type=zero_or_more, default=200, help="first requests, which are not measured")
     parser.add_argument("--seed", type=int, default=0)

@@ -70,7 +70,7 @@ def recorded(rows: Iterable[TraceRow]) -> list[Recorded]:
     by_session: dict[str, list[TraceRow]] = {}
     for number, row in enumerate(rows, 1):
         if row.session is None:
-            raise SimulatorError(f"request {number} has no session_id; only a trace of sessions has turns")
+            raise SimulatorError(f"request {number} has no session_id; give a trace in which every request has one")
         by_session.setdefault(row.session, []).append(row)
     shared = Counter(block for turns in by_session.values() for block in {block for row in turns for block in row.hash_ids})
     return [tuple(_turns(turns, shared)) for turns in by_session.values()]
@@ -236,8 +236,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--slower", type=_percentages, default=(0.0, 5.0, 10.0, 30.0), help="per cent, with commas")
     parser.add_argument("--seed", type=count, default=1)
     turns = parser.add_mutually_exclusive_group()
-    turns.add_argument("--trace", type=a_file, help="a trace with session_id, of which each session is drawn")
-    turns.add_argument("--generate", choices=KINDS, help="draw sessions of generated ones")
+    turns.add_argument("--trace", type=a_file, help="trace with session_id from which sessions are drawn")
+    turns.add_argument("--generate", choices=KINDS, help="draw sessions from generated ones")
     asked = parser.parse_args()
     rows = (
         read_trace(asked.trace) if asked.trace else islice(KINDS[asked.generate].rows(None, None, 0), GENERATED) if asked.generate else ()
@@ -253,7 +253,7 @@ def _percentages(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(one) for one in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers; write 0,5,10") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers; write numbers with commas, such as 0,5,10") from None
 
 
 def main() -> None:

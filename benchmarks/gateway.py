@@ -87,7 +87,7 @@ def wait_until(running: subprocess.Popen[bytes], port: int, seconds: float, path
     end = time.monotonic() + seconds
     while True:
         if running.poll() is not None:
-            raise NotReady(f"what should answer on port {port} ended with code {running.returncode}")
+            raise NotReady(f"the server on port {port} ended with exit code {running.returncode}")
         try:
             with socket.create_connection(("127.0.0.1", port), 1) as connection:
                 connection.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer k\r\nconnection: close\r\n\r\n".encode())

@@ -153,7 +153,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=above_zero, default=30.0, help="of undisturbed load")
     parser.add_argument("--outage-minutes", type=zero_or_more, default=10.0, help="for which the control API is stopped")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--directory", type=Path, help="for the sandbox's state; a temporary one without it")
+    parser.add_argument("--directory", type=Path, help="folder for the sandbox's state; without this option, a temporary one")
     options = parser.parse_args()
     end_everything_when_ended()
     with tempfile.TemporaryDirectory() as scratch:

@@ -46,10 +46,10 @@ PRESET = "vllm-h100-8b"
 def main() -> None:
     """Run both, print a line per run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=a_file, help="in Mooncake's format; generated without it")
+    parser.add_argument("--trace", type=a_file, help="trace in Mooncake's format; without this option, one is generated")
     parser.add_argument("--instances", type=count, nargs="+", default=[8, 32])
     parser.add_argument("--policies", nargs="+", choices=BUILT_IN.names, default=["round-robin", "dualmap"])
-    parser.add_argument("--rate", type=above_zero, help="requests per second; as recorded without it")
+    parser.add_argument("--rate", type=above_zero, help="requests per second; without this option, as recorded")
     parser.add_argument("--repeats", type=count, default=3, help="of which the best counts")
     parser.add_argument("--peer-python", type=a_file, help=f"a Python that has {PEER}")
     options = parser.parse_args()

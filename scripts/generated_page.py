@@ -11,7 +11,7 @@ def settle(page: Path, text: str) -> int:
     """Write the page, or with `--check` on the command line compare it; return 1 if it differs."""
     if "--check" in sys.argv[1:]:
         same = page.exists() and page.read_text(encoding="utf-8") == text
-        print(f"{page.name}: {'as it should be' if same else 'differs; run make generate'}")
+        print(f"{page.name}: {'up to date' if same else 'out of date; run make generate'}")
         return int(not same)
     page.write_text(text, encoding="utf-8")
     return 0

@@ -31,14 +31,14 @@ SERVICE_SECONDS = 10
 """Seconds to wait for the service of advisories. The vendored file is compared in any case."""
 
 NOT_ASKED: Mapping[str, str] = {
-    "B101": "assert is how internal invariants speak",
+    "B101": "internal invariants are checked with assert",
     "B311": "the randomness of routing is injected and is not cryptography",
-    "B404": "the sandbox starts processes for a living",
-    "B603": "the same",
+    "B404": "starting processes is the sandbox's purpose",
+    "B603": "starting processes is the sandbox's purpose",
     "B604": "a page's frame is called `shell` here; real shells are B602 and B605",
     "B607": "programs are found by PATH",
-    "B106": "an empty token is none",
-    "B403": "what is imported of pickle is judged where it is called: B301",
+    "B106": "an empty string means that there is no token",
+    "B403": "B301 judges each call of pickle, so the import is not reported",
 }
 """Rules of bandit that are not checked, each with the reason. ruff's S rules are checked in addition."""
 
@@ -62,7 +62,7 @@ def check_code() -> Outcome:
     found = [one for one in report["results"] if not is_reasoned(one, (ROOT / one["filename"]).read_text(encoding="utf-8"))]
     lines = report["metrics"]["_totals"]["loc"]
     reasoned = len(report["results"]) - len(found)
-    words = f"bandit over {lines:,} lines; {reasoned} findings are reasoned in place, {len(NOT_ASKED)} rules are not asked"
+    words = f"bandit over {lines:,} lines; {reasoned} findings have a reason beside them, {len(NOT_ASKED)} rules are switched off"
     return Outcome(
         looked_at=words, found=tuple(f"{one['filename']}:{one['line_number']} {one['test_id']} {one['issue_text']}" for one in found)
     )
@@ -99,7 +99,7 @@ def check_advisories() -> Outcome:
     file = f"{len(packages)} locked packages with {len(vendored['advisories'])} vendored advisories, {age} days old"
     asked = ask_service(packages)
     if asked is None:
-        return Outcome(looked_at=f"{file}; no service of advisories was reachable, so nothing newer was looked for", found=tuple(found))
+        return Outcome(looked_at=f"{file}; no advisory service was reachable, so newer advisories were not checked", found=tuple(found))
     return Outcome(looked_at=f"{file}, and with osv.dev as of now", found=(*found, *asked))
 
 
@@ -161,7 +161,7 @@ def check_licenses() -> Outcome:
     packages = {name: one for name, one in installed.items() if name in locked()}
     found = [f"{name}: {license_of(one) or 'no license declared'}" for name, one in packages.items() if not is_permitted(name, one)]
     return Outcome(
-        looked_at=f"{len(packages)} installed packages declare a permitted license, {len(LICENSE_REASONS)} are reasoned",
+        looked_at=f"{len(packages)} installed packages declare a permitted license, {len(LICENSE_REASONS)} have a reason in this script",
         found=tuple(sorted(found)),
     )
 
@@ -235,7 +235,7 @@ def main(names: list[str]) -> int:
     """Run the named checks, or all, and return the exit code."""
     unknown = set(names) - set(CHECKS)
     if unknown:
-        print(f"no such check: {', '.join(sorted(unknown))}; there are {', '.join(CHECKS)}", file=sys.stderr)
+        print(f"unknown check: {', '.join(sorted(unknown))}; write one of {', '.join(CHECKS)}", file=sys.stderr)
         return 2
     is_clean = True
     for name in names or CHECKS:

@@ -253,15 +253,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attacks", type=names_of(NAMES), default=",".join(NAMES), help=f"of {', '.join(NAMES)}")
     parser.add_argument("--seconds", type=above_zero, default=4.0, help="of each round")
-    parser.add_argument("--rounds", type=count, default=3, help="without and with the attack, each")
-    parser.add_argument("--size", type=above_zero, default=1.0, help="multiplies an attack's connections, sessions or bytes")
+    parser.add_argument("--rounds", type=count, default=3, help="rounds without the attack, and as many with it")
+    parser.add_argument("--size", type=above_zero, default=1.0, help="factor of an attack's connections, sessions or bytes")
     parser.add_argument("--afterwards", type=zero_or_more, default=AFTERWARDS_SECONDS, help="seconds until memory and files are read again")
-    parser.add_argument("--soak-minutes", type=zero_or_more, default=0.0, help="all attacks in turn for this long, a round each")
+    parser.add_argument(
+        "--soak-minutes", type=zero_or_more, default=0.0, help="run all attacks in rounds, one after another, for this long"
+    )
     parser.add_argument(
         "--first-port",
         type=count,
         default=29110,
-        help="of the engines; router, control API, a switch and somebody else take the four before it",
+        help="port of the first engine; router, control API, switch and a further server use the four ports before it",
     )
     options = parser.parse_args()
     end_everything_when_ended()

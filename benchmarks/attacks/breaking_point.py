@@ -177,13 +177,15 @@ async def run(router: Router, options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--idle", type=numbers_of, default="1000,2000,5000,10000", help="connections that say nothing, step by step")
-    parser.add_argument("--asking", type=numbers_of, default="100,400,1600", help="clients that ask all the time, step by step")
-    parser.add_argument("--addresses", type=count, default=8, help="loopback addresses that strangers come from")
-    parser.add_argument("--files", type=count, default=None, help="open files that the router may have")
-    parser.add_argument("--seconds", type=above_zero, default=5.0, help="for which each step lasts when its connections are open")
+    parser.add_argument("--idle", type=numbers_of, default="1000,2000,5000,10000", help="numbers of silent connections, one for each step")
+    parser.add_argument(
+        "--asking", type=numbers_of, default="100,400,1600", help="numbers of clients that send requests all the time, one for each step"
+    )
+    parser.add_argument("--addresses", type=count, default=8, help="number of loopback addresses from which strangers connect")
+    parser.add_argument("--files", type=count, default=None, help="the router's limit of open files")
+    parser.add_argument("--seconds", type=above_zero, default=5.0, help="seconds that each step lasts once its connections are open")
     parser.add_argument("--afterwards", type=zero_or_more, default=AFTERWARDS_SECONDS, help="seconds until files are read again")
-    parser.add_argument("--first-port", type=count, default=29160, help="as in benchmarks.attacks")
+    parser.add_argument("--first-port", type=count, default=29160, help="port of the first engine, as in benchmarks.attacks")
     options = parser.parse_args()
     end_everything_when_ended()
     allow_files()

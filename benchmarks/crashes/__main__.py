@@ -267,7 +267,7 @@ def main() -> int:
     )
     reading.add_argument("--pause", type=zero_or_more, default=20.0, help="seconds for which a process is paused")
     reading.add_argument("--calm", type=zero_or_more, default=15.0, help="seconds between two faults")
-    reading.add_argument("--directory", type=Path, help="for data and logs, a short path; a temporary one without it")
+    reading.add_argument("--directory", type=Path, help="folder for data and logs, with a short path; without this option, a temporary one")
     given = reading.parse_args()
     end_everything_when_ended()
     with tempfile.TemporaryDirectory(prefix="fl-crash-") as scratch:

@@ -69,7 +69,7 @@ def main() -> int:
         prog="python -m benchmarks.pool_operations", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("mode", nargs="?", choices=MODES, default=MODES[0])
-    parser.add_argument("--trace", type=a_file, help="in Mooncake's format; generated conversations without it")
+    parser.add_argument("--trace", type=a_file, help="trace in Mooncake's format; without this option, conversations are generated")
     parser.add_argument("--instances", type=count, default=4, help="of each role")
     parser.add_argument("--utilisation", type=above_zero, default=0.7, help="share of what the instances can do")
     parser.add_argument("--rate", type=above_zero, default=3.3, help="requests per second, to each pool")

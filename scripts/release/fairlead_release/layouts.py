@@ -49,7 +49,7 @@ class Layout:
         for path in sorted((self._folder / "blobs" / "sha256").iterdir()):
             with path.open("rb") as content:
                 if hashlib.file_digest(content, "sha256").hexdigest() != path.name:
-                    raise ValueError(f"{path} is not what its name says: it was changed; do not use it")
+                    raise ValueError(f"{path} does not have the digest in its name: it was changed; do not use it")
 
     def add(self, content: bytes, media_type: str, annotations: Mapping[str, str] | None = None) -> Descriptor:
         """Store a blob and return its descriptor."""

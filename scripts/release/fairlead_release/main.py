@@ -112,10 +112,10 @@ def verify(out: Path, key: Path) -> Iterator[str]:
     listed = {name: digest for digest, name in (line.split("  ") for line in sums.read_text(encoding="utf-8").splitlines())}
     for path in [*files(out), out / PROVENANCE]:
         if digest_of(path.read_bytes()) != f"sha256:{listed.pop(path.name, 'none')}":
-            raise ValueError(f"{path.name} is not what {SUMS} says: do not use it")
+            raise ValueError(f"{path.name} does not have the checksum in {SUMS}: do not use it")
         yield f"{path.name}: as signed"
     if listed:
-        raise ValueError(f"{', '.join(listed)}: in {SUMS}, but not here")
+        raise ValueError(f"{', '.join(listed)}: listed in {SUMS}, but missing; download the release again")
     judge.statement(PROVENANCE, json.loads((out / PROVENANCE).read_text(encoding="utf-8")))
     for folder in sorted((out / "images").iterdir()):
         yield from _verified(Layout(folder), folder.name, judge)
@@ -158,23 +158,23 @@ def _assemble(arguments: argparse.Namespace) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fairlead_release")
     commands = parser.add_subparsers(required=True)
-    checking = commands.add_parser("check", help="whether tag, versions and changelog agree")
+    checking = commands.add_parser("check", help="check that tag, versions and changelog agree")
     checking.set_defaults(run=lambda arguments: _checked(arguments.tag))
-    assembling = commands.add_parser("assemble", help="add what goes with the images and wheels in OUT")
+    assembling = commands.add_parser("assemble", help="complete the release in OUT, which has images and wheels")
     assembling.set_defaults(run=_assemble)
     verifying = commands.add_parser("verify", help="check a release by its public key")
     verifying.set_defaults(run=lambda arguments: print(*verify(arguments.out, arguments.key), sep="\n"))
-    listing = commands.add_parser("tags", help="what is pushed: layout, place below the registry, tag")
+    listing = commands.add_parser("tags", help="list the images to push: layout, place below the registry, tag")
     listing.set_defaults(run=lambda arguments: print(*tags(arguments.out), sep="\n"))
     for one in (assembling, verifying, listing):
         one.add_argument("out", type=Path, help="folder of the release")
     for one in (assembling, verifying):
         one.add_argument("--key", type=Path, required=True, help="PEM file: the private key to assemble, the public one to verify")
     for one in (checking, assembling):
-        one.add_argument("--tag", default="", help="tag of the release, v<version>; without it a trial")
+        one.add_argument("--tag", default="", help="tag of the release, v<version>; without this option it is a trial")
     assembling.add_argument("--registry", default="registry.example.com", help="registry and path that the images are signed for")
     assembling.add_argument("--source", default="", help="URL of the repository")
-    assembling.add_argument("--builder", default=BY_HAND, help="URI of who builds, for the provenance")
+    assembling.add_argument("--builder", default=BY_HAND, help="URI of the builder, for the provenance")
     return parser.parse_args()
 
 

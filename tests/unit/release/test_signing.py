@@ -72,11 +72,11 @@ def test_no_file_can_be_changed_taken_away_or_added(release: Path) -> None:
             list(verify(release, release / "fairlead.pub"))
         path.write_bytes(before)
     (release / "added").write_text("x")
-    with pytest.raises(ValueError, match="added is not what SHA256SUMS says"):
+    with pytest.raises(ValueError, match="added does not have the checksum in SHA256SUMS"):
         list(verify(release, release / "fairlead.pub"))
     (release / "added").unlink()
     (release / "fairlead.whl").unlink()
-    with pytest.raises(ValueError, match=r"fairlead\.whl: in SHA256SUMS, but not here"):
+    with pytest.raises(ValueError, match=r"fairlead\.whl: listed in SHA256SUMS, but missing"):
         list(verify(release, release / "fairlead.pub"))
 
 
@@ -143,7 +143,7 @@ def test_every_fault_is_one_line(release: Path, capsys: pytest.CaptureFixture[st
     (release / "NOTES.md").write_text("other notes")
     monkeypatch.setattr("sys.argv", ["fairlead_release", "verify", str(release), "--key", str(release / "fairlead.pub")])
     assert main.main() == 1
-    assert capsys.readouterr().err == "NOTES.md is not what SHA256SUMS says: do not use it\n"
+    assert capsys.readouterr().err == "NOTES.md does not have the checksum in SHA256SUMS: do not use it\n"
 
 
 def test_judge_and_signer_agree_on_any_content(tmp_path: Path) -> None:
