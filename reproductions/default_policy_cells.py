@@ -92,7 +92,7 @@ class Verdict:
 
     @property
     def leads(self) -> bool:
-        """Whether our attainment is more than half a percentage point above that of all others."""
+        """Whether our attainment is more than half a percentage point above the attainment of every other policy."""
         return self.ours.attainment > self.theirs.attainment + TIE
 
     @property

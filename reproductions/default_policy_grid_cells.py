@@ -42,8 +42,8 @@ class Setting:
     """A workload and a pool.
 
     With mix `long`, the generator's median prompt is three times as long, but no prompt alone takes more than 0.8 of
-    the SLO. With mix `impossible`, prompts are the generator's own, however long. `slo` is the seconds to the first
-    token, `mode` that of early rejection.
+    the SLO. With mix `impossible`, prompts are the generator's own, however long. `slo` is the target in seconds for
+    the first token, and `mode` is the mode of early rejection.
     """
 
     preset: str

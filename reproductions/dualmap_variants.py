@@ -157,7 +157,7 @@ def anchor_table(both: Sequence[tuple[Study, Results]]) -> str:
 
 
 def largest_share(study: Study, anchors: int) -> float:
-    """Return how many times an even share of a ring the largest owner has, in the worst seed."""
+    """Return the ratio of the largest owner's share of a ring to an even share, in the worst seed."""
     worst = 0.0
     for seed in range(study.context.seeds):
         spec = study.cell(replace(DUALMAP, anchors=anchors), 1.0, seed).spec

@@ -90,7 +90,7 @@ class Outcome:
 
     @property
     def hotspot_index(self) -> float:
-        """The P90 of TTFT of the worst instance, divided by that of the median instance."""
+        """The P90 of TTFT of the worst instance, divided by the P90 of TTFT of the median instance."""
         return self.tails[-1] / median(self.tails)
 
 

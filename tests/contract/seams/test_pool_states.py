@@ -1,4 +1,4 @@
-"""Pool state and observations: the operator reports all it sees, and is told how routers use it."""
+"""Pool state and observations: the operator reports all it sees, and the answers say how routers use it."""
 
 from dataclasses import replace
 

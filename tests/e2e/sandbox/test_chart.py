@@ -1,4 +1,4 @@
-"""`fairlead up --chart`: the processes are those of the chart. The tests follow one release through its life."""
+"""`fairlead up --chart` runs the chart's processes. The tests follow one release through its life."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Live updates, pausing, and what happens when there are too many tabs; the page without scripts."""
+"""Live updates, pausing, and a tab beyond the limit of live ones; the page without scripts."""
 
 import re
 from dataclasses import replace

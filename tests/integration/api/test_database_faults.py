@@ -96,7 +96,7 @@ def servers(migrated_cluster: Path) -> Iterator[Servers]:
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
-    """Yield a database by the fault that it will have: one of AWAY or of REPLACED."""
+    """Yield a database for the fault of the test's parameter, which is one of AWAY or of REPLACED."""
     if request.param in AWAY:
         server: PostgresProcess = request.getfixturevalue("own_postgres")
         strike, mend = (server.kill, server.start) if request.param == "killed" else (server.freeze, server.thaw)

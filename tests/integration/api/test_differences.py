@@ -35,8 +35,10 @@ def a_request(name: str, at: float, instance: str, miss: int, **changes: Any) ->
 
 
 async def recorded(api: ApiInstance) -> None:
-    """A region of 60 long uncached prompts of one session at `a`; 240 short cached ones of others at `b`, before and
-    after; and requests that belong to neither.
+    """Store 60 long uncached prompts of one session at `a` as the region, and 240 short cached prompts of others at
+    `b`.
+
+    The latter are before and after it. Requests that belong to neither are stored, too.
     """
     nodes = {"a": "gpu-1", "b": "gpu-2"}
     await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(name, node=node) for name, node in nodes.items())))

@@ -1,5 +1,6 @@
-"""Whatever engines do, a client gets one complete answer or one clear error, and the account says which: at random,
-over real HTTP, in every protocol, streamed or not.
+"""Whatever engines do, a client gets one complete answer or one clear error, and the account records which.
+
+Faults are random, over real HTTP, in every protocol, streamed or not.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ class Engines:
 
 
 def _give_up(running: RunningRouter, engine: ScriptedEngine) -> None:
-    """What the router does when it has waited for long enough."""
+    """Do as the router does when it has waited for long enough."""
     for call in tuple(running.router.calls._calls):
         if call.connection is not None and call.connection.address == engine.address:
             call.connection.abort(UpstreamFailure("timeout", "it sent nothing"))

@@ -147,7 +147,7 @@ async def test_the_index_holds_what_each_engine_says_it_holds(live: Live) -> Non
 
 @pytest.mark.parametrize("form", ["prompt", "messages"])
 async def test_what_is_believed_to_be_cached_is_what_the_engine_counts(live: Live, form: str) -> None:
-    """Prompts that share beginnings, each asked again once the engine has told its tokens."""
+    """Prompts that share beginnings, each asked again once the engine has returned its tokens."""
     path = "/v1/completions" if form == "prompt" else "/v1/chat/completions"
     counters = live.running.pool.counters
 

@@ -37,7 +37,7 @@ SPEED = 20.0
 REQUESTS = 250
 
 AMPLE = replace(preset("dualmap-910b4-qwen7b"), block_tokens=BLOCK_TOKENS, dram_tokens=None, kv_tokens=BLOCK_TOKENS * 20_000)
-"""Blocks as large as those of traces, so that both memories know prefixes equally finely."""
+"""An engine with blocks of the traces' size, so that both memories know prefixes equally finely."""
 TIGHT = replace(AMPLE, kv_tokens=BLOCK_TOKENS * 48)
 CHUNKED = replace(preset("vllm-h100-8b"), block_tokens=BLOCK_TOKENS, kv_tokens=BLOCK_TOKENS * 48, max_batched_tokens=2048)
 

@@ -1,4 +1,4 @@
-"""Reuse distances give the hits of a cache of any size, equal to those of a real LRU."""
+"""Reuse distances give the hits of a cache of any size, equal to the hits of a real LRU cache."""
 
 from collections import OrderedDict
 from dataclasses import dataclass

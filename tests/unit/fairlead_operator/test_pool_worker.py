@@ -68,7 +68,7 @@ def turns(places: int = 16) -> Turns:
 
 @asynccontextmanager
 async def daemon(worker: PoolWorker) -> AsyncIterator[None]:
-    """Runs the worker as kopf's daemon does, and cancels it as kopf does."""
+    """Yield while the worker runs as a daemon of kopf; cancel it as kopf does."""
     task = asyncio.create_task(worker.run())
     try:
         yield

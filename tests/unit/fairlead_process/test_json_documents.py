@@ -1,4 +1,4 @@
-"""JSON from anybody is read the same on every Python: its depth is checked here, whatever decoders allow."""
+"""JSON from any source is read equally on every Python: its depth is checked here, whatever decoders allow."""
 
 import json
 from typing import Any

@@ -1,4 +1,6 @@
-"""YAML from anybody is read the same on every Python, and unreadable documents are refused with our own messages."""
+"""YAML from any source is read equally on every Python, and unreadable documents are refused with Fairlead's own
+messages.
+"""
 
 import json
 from collections.abc import Callable

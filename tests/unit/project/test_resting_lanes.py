@@ -24,7 +24,7 @@ SOURCES = (
     "tests/support",
     ".",
 )
-"""Folders that packages are imported from; the last has those of benchmarks and reproductions."""
+"""Folders from which packages are imported; the last one has the packages `benchmarks` and `reproductions`."""
 
 
 def lanes() -> dict[str, list[Path]]:

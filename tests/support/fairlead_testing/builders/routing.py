@@ -248,7 +248,9 @@ def load_of(name: str, *, requests: int = 0, pending: int = 0, **counters: Any) 
 
 
 def left(policy: Policy, asked: RoutingRequest, view: ScriptedView, now: float = 0.0) -> MoveCause | None:
-    """Return why the policy sends the request away from its session's home; None if it chooses the home."""
+    """Return the reason for which the policy sends the request away from its session's home; None if it chooses the
+    home.
+    """
     decision = policy.choose(asked, view, now)
     home = view.binding(decision.session or asked.session or "")
     assert home is not None

@@ -60,7 +60,7 @@ class FakeEngines:
         return True
 
     def rouse(self, address: str) -> None:
-        """Make the engine awake at once, as if somebody other than the operator had woken it."""
+        """Make the engine awake at once, as if another program than the operator had woken it."""
         self.asleep.discard(address)
         self.falling.pop(address, None)
         self.waking.pop(address, None)

@@ -176,7 +176,7 @@ class ScriptedEngine:
             self._write(writer, 404, b'{"error": {"message": "not found"}}')
 
     def _blocks(self, document: dict[str, Any]) -> dict[str, Any] | None:
-        """Return where the KV blocks of this prefill are; None if the request does not ask for that."""
+        """Return the location of this prefill's KV blocks; None if the request does not ask for it."""
         if not self.hands_on or not (document.get("kv_transfer_params") or {}).get("do_remote_decode"):
             return None
         return {

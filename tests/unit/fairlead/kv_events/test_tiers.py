@@ -1,4 +1,4 @@
-"""Tiers: blocks that a source holds outside its GPU, those that it would load, and a store that all engines read."""
+"""Tiers: blocks that a source holds outside its GPU, blocks that it would load, and a store that all engines read."""
 
 from collections import Counter
 

@@ -44,7 +44,7 @@ MESSAGE = Message(
 
 
 def test_the_signature_is_that_of_the_specification() -> None:
-    """The test vector is that of the specification's own libraries, such as libraries/go/webhook_test.go."""
+    """The test vector is from the specification's own libraries, such as libraries/go/webhook_test.go."""
     secret, content = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"test": 2432232314}'
     found = signature(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", content)
     assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="

@@ -21,7 +21,7 @@ from processkube.kubernetes_api.serving.certificates import ensure_certificates
 
 @dataclass(slots=True)
 class Served:
-    """A picker's port with TLS, and the folder of its certificate. `now` moves only when a test moves it."""
+    """A picker's port with TLS, and the folder of its certificate. `now` changes only when a test sets it."""
 
     folder: Path
     port: int = 0

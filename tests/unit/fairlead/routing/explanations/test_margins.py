@@ -1,5 +1,6 @@
-"""The margin of a decision is that of the term which distinguished the chosen instance from the next best, in the
-term's own direction.
+"""The margin of a decision is the difference in the term which distinguished the chosen instance from the next best.
+
+It is given in the term's own direction.
 """
 
 from collections.abc import Sequence

@@ -125,7 +125,7 @@ def test_the_same_conversation_stays_with_its_holder_in_a_live_scheduler() -> No
 
 
 def hot_prefix(pending: int) -> list[str]:
-    """Return where requests with a hot prefix go after a check of the balance.
+    """Return the target of requests with a hot prefix after a check of the balance.
 
     The prefix is held by i1, which is busy with `pending` tokens.
     """

@@ -345,7 +345,7 @@ PREFILLS = st.lists(st.tuples(st.floats(0.06, 6.0), st.floats(0.0, 4.0)), max_si
 
 
 def most_in_time(prefills: Sequence[tuple[float, float]], now: float) -> int:
-    """Return how many requests can be in time together from `now` on, by trying all subsets."""
+    """Return the largest number of requests that can be in time together from `now` on, by trying all subsets."""
     best = 0
     for chosen in range(1 << len(prefills)):
         ends, fits = now, True
