@@ -37,7 +37,7 @@ class HitRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The cost of an operation. Counts cover the time from its begin to the begin of the pool's next operation."""
+    """The cost of an operation. Counts cover the time from its beginning until the pool's next operation begins."""
 
     operation: Operation
     requests: int

@@ -1,4 +1,4 @@
-"""The table of paths."""
+"""The table of the gateway's paths has every path that engines' clients ask for."""
 
 import pytest
 

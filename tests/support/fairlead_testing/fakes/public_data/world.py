@@ -51,7 +51,7 @@ class World:
     spec_changes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """For each pool, the merge patch of its spec that applied plans add up to."""
     marks: dict[str, dict[str, str]] = field(default_factory=dict)
-    """For each instance, the annotations that plans gave it."""
+    """The annotations that plans gave to instances, by instance."""
     pods_gone: set[str] = field(default_factory=set)
     desired: dict[str, int] = field(default_factory=lambda: {CHAT: 8, CODE: 4})
     roles_wanted: dict[str, dict[str, int]] = field(default_factory=dict)
