@@ -170,7 +170,9 @@ def _object(path: Path, place: str) -> Mapping[str, Any]:
 
 
 def _refuse_twice(option: str, written: list[str]) -> None:
-    """Raise InvalidInput if a value of the option is given twice, because both runs would be averaged as one."""
+    """Raise InvalidInput if a value of the option is given twice. Equal values would give two equal runs, and their
+    results would be averaged.
+    """
     for position, one in enumerate(written):
         if one in written[:position]:
             raise InvalidInput(option, one, "it is named twice; write it once")

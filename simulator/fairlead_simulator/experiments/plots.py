@@ -114,7 +114,9 @@ def _heatmap(result: CellResult) -> Figure:
 
 
 def _busiest(results: Sequence[CellResult]) -> list[CellResult]:
-    """Return, for each policy, the run with seed 0 and the highest rate among the runs whose loads were kept."""
+    """Return one run for each policy: among its runs with seed 0 and recorded loads, the run with the highest rate.
+    Policies without such runs are left out.
+    """
     chosen: list[CellResult] = []
     for label in _labels(results):
         of_label = [result for result in results if result.cell.label == label and result.cell.plan.seed == 0 and result.loads]

@@ -170,8 +170,8 @@ class Sender:
         )
 
     async def _attempt(self, planned: Planned, answer: StreamedAnswer) -> tuple[ReplayVerdict, str, int]:
-        """Send the request to a router, and to the next router if the first refuses the connection. Return (verdict,
-        reason, number of failovers).
+        """Send the request to a router. If the router refuses the connection, send the request to the next router.
+        Return (verdict, reason, number of failovers).
         """
         count, reason = len(self._origins), ""
         attempts = [planned.first_origin % count] if count == 1 else [planned.first_origin % count, (planned.first_origin + 1) % count]

@@ -113,8 +113,8 @@ class Autoscaler:
         self._used_at = 0.0
 
     def second(self, loads: Sequence[InstanceLoad], held: HeldDemand, in_flight: int, now: float) -> tuple[ScaleTo | Flip, ...]:
-        """Take a sample of the pool, which must be done about once a second. Return the changes to make; empty if no
-        scaling round is due.
+        """Take a sample of the pool; call this about once a second. Return the changes to make; empty if no scaling
+        round is due.
 
         A round is due after every `round_seconds`, and at once if requests are held because the pool has no instances.
         `in_flight` is the number of requests that are not held.

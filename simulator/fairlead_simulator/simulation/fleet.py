@@ -37,16 +37,18 @@ class SimulatedInstance(Instance[Job]):
         )
         super().__init__(name, preset, self.kv)
         self.watched = 0
-        """The engine's `version` when the event at the end of its step was last planned."""
+        """The value that the engine's `version` had when the end of its present step was planned as an event. If
+        `version` differs, that event is outdated.
+        """
 
 
 StepEnded = Callable[[SimulatedInstance, StepResult[Job], float], None]
 
 
 class Fleet:
-    """The engines of a run by name; `preset_of` returns the preset of each. The ends of their steps are planned in
-    `events`. `step_ended` is called with the result of each step that has one. If `delivery` is given, the engines
-    publish KV events.
+    """The engines of a run by name; `preset_of` returns the preset of each. The ends of their steps are events in the
+    queue `events`. If a step has a result, `step_ended` is called with it. If `delivery` is given, the engines publish
+    KV events.
     """
 
     def __init__(
