@@ -160,8 +160,9 @@ class Fleet:
         return [(name, usage, waiting) for name, (usage, waiting) in fresh.items()]
 
     def forget_usages(self) -> None:
-        """Report the metrics of all engines again, because a scheduler drops its metrics with a new routing table, and
-        a new router has no metrics.
+        """Forget the metrics that were last reported, so that the metrics of all engines are reported again. This is
+        needed for a new router and after a new routing table, because a scheduler drops its metrics with each new
+        table.
         """
         self._told.clear()
 
@@ -190,8 +191,8 @@ Lost = Callable[[Job, str, float], None]
 
 
 class Transfers:
-    """The transfers of KV blocks in a run. Transfers from the same source share its link. `lost` is called for a
-    request whose target engine has died by the end of the transfer.
+    """The transfers of KV blocks in a run. Transfers from the same source share its link. If the target engine of a
+    request dies before the transfer ends, `lost` is called for the request.
     """
 
     def __init__(self, cost: TransferCost, fleet: Fleet, events: EventQueue, routers: Routers, lost: Lost) -> None:

@@ -44,7 +44,9 @@ _UNTIMED = {
     (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which has no times of requests",
     (b"input_config",): "aiperf's summary of a run, which lists no requests",
 }
-"""Files that cannot be converted. They are recognised by the names of some fields → what the file is and lacks."""
+"""Files that cannot be converted: field names by which a file is recognised → words for an error, which name the file
+and the data that it lacks.
+"""
 _ORDER = ("alibaba", "jsonl", "aiperf", "guidellm")
 
 

@@ -155,8 +155,8 @@ class _Sent:
 
 
 def _records(lines: Iterator[tuple[int, Other]], reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """Yield the rows of aiperf's records. Their pauses are the times between the end of a session's request and the
-    beginning of its next one.
+    """Yield the rows of aiperf's records. The pause of a row is the time from the end of the session's previous request
+    to the beginning of this request.
     """
     found = [one for number, record in lines if (one := _sent(number, record, reading.notes)) is not None]
     reading.notes.say(NOTHING_OF_CONTENT)
