@@ -170,8 +170,8 @@ class KvMemory:
 
     def release(self, blocks: Sequence[int], held: int, private: int) -> None:
         """Release the blocks of a request that left. Its first `held` prefix blocks stay cached or in use by other
-        requests. Of the blocks that no request uses any more, the last block is evicted first. The request's `private`
-        engine blocks become free.
+        requests. The last block that no other request uses is evicted first. The request's `private` engine blocks
+        become free.
         """
         shared = self._shared
         first = 0

@@ -30,8 +30,8 @@ class EngineMemory(Protocol[MemoryRequestT]):
         """
 
     def loaded_tokens(self, request: MemoryRequestT, hit_tokens: int) -> int:
-        """Return how many of the tokens that `hit_tokens` counts must be loaded from host memory. Must be called before
-        `take_in`.
+        """Return the number of tokens, among the tokens that `hit_tokens` counts, that must be loaded from host memory.
+        Must be called before `take_in`.
         """
 
     def take_in(self, request: MemoryRequestT, hit_tokens: int, reserve: int) -> bool:

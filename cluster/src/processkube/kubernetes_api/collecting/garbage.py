@@ -37,8 +37,8 @@ class GarbageCollector:
         self._gone: dict[tuple[str, ...], None] = {}
         """References to the owners that were removed most recently, in order; the values have no meaning."""
         self._undecided: dict[str, Stored] = {}
-        """Uid → each dependent whose owner has a kind that is not served. It is not known whether these owners
-        exist.
+        """Uid of a dependent → the dependent. These dependents have an owner of a kind that is not served, so it is not
+        known whether the owner exists.
         """
         self._waiting: deque[Stored] = deque()
         self._wake = asyncio.Event()
@@ -250,8 +250,8 @@ def _owner_uids(item: Object) -> list[str]:
 
 
 def _type(item: Object) -> tuple[str, str]:
-    """Return group and kind of an object, or of the target of a reference. The version is left out, because a reference
-    may name any version.
+    """Return the group and the kind of an object, or of the object that an owner reference names. The version is left
+    out, because a reference may name any version.
     """
     return item["apiVersion"].rpartition("/")[0], item["kind"]
 

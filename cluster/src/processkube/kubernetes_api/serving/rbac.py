@@ -100,8 +100,8 @@ class Rbac:
         return [] if stored is None else self._rules_in(stored.object, frozenset())
 
     def _rules_in(self, role: Object, within: frozenset[str]) -> list[Object]:
-        """Return the rules of a role. If the role is aggregated, they are the rules of the selected roles, except the
-        roles `within`, which are being collected already.
+        """Return the rules of a role. An aggregated role has the rules of the roles that it selects. The roles named in
+        `within` are skipped, because they are being collected already.
         """
         aggregation = role.get("aggregationRule")
         if aggregation is None:

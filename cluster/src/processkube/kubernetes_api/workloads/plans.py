@@ -56,4 +56,5 @@ class Plan:
 
     writes: tuple[Write, ...] = field(default=())
     look_again_at: datetime | None = None
-    """The time at which the decision would differ even if no object changes; None if there is no such time."""
+    """The time at which the next look is needed even if no object has changed by then; None if no such look is needed.
+    """

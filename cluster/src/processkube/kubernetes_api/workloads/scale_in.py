@@ -74,7 +74,9 @@ def _magnitude(age: timedelta) -> int:
 
 
 def _restarts(pod: Object) -> tuple[int, int]:
-    """Return the highest number of restarts of a container of the pod, and of a sidecar of the pod."""
+    """Return two numbers of restarts: the highest of any container of the pod, and the highest of any sidecar of the
+    pod.
+    """
     statuses = at_path(pod, "status", "containerStatuses", default=[])
     sidecars = {one["name"] for one in at_path(pod, "spec", "initContainers", default=[]) if one.get("restartPolicy") == "Always"}
     beside = [one for one in at_path(pod, "status", "initContainerStatuses", default=[]) if one.get("name") in sidecars]
