@@ -51,10 +51,10 @@ GENERATED = 3000
 
 
 class Turn(NamedTuple):
-    """A turn of a recorded session, in tokens.
+    """A turn of a recorded session, with its lengths in tokens.
 
-    `kept` are the tokens of its prompt that an engine holds after it has served the turn before. For a first turn they
-    are the tokens with which other sessions begin too.
+    `kept` is the number of tokens of its prompt that an engine holds after it has served the turn before. For a first
+    turn it is the number of tokens that the prompt has in common with other sessions.
     """
 
     prompt: int
@@ -87,7 +87,7 @@ def _turns(rows: Sequence[TraceRow], shared: Counter[int]) -> Iterator[Turn]:
 def traffic(random: Random, requests: int, share: float, slower: float, known: Sequence[Recorded] = ()) -> Iterator[CanarySample]:
     """Yield requests in order of time, from sessions of several turns. All turns of a session go to the same arm.
 
-    If `known` is not empty, each session is one of these.
+    If `known` is not empty, each session has the turns of a random session of `known`.
     """
     sessions = [_begun(random, share, number, known) for number in range(_AT_ONCE)]
     now, load, born = 0.0, 0.0, len(sessions)
@@ -118,7 +118,7 @@ class _Session:
         self.left = random.randint(1, 2 * _TURNS - 1)
 
     def turn(self, random: Random, now: float, load: float, slower: float) -> CanarySample:
-        """Return the session's next request."""
+        """Return the request of the session's next turn."""
         self.left -= 1
         cold = self._canary and now < WARMING_SECONDS
         cached = min(self._context, self._kept(cold)) if random.random() > 0.03 else 0
@@ -152,7 +152,7 @@ class _Session:
 
 
 class _RecordedSession(_Session):
-    """A session whose turns are those of a recorded session."""
+    """A conversation with the lengths of the turns of a recorded session."""
 
     def __init__(self, random: Random, share: float, number: int, turns: Recorded) -> None:
         super().__init__(random, share, number)
@@ -177,9 +177,9 @@ class _RecordedSession(_Session):
 class Run:
     """The result of a run.
 
-    `stopped` has the number of requests before the stop, of both arms and of the canary, and the number of the canary's
-    sessions that counted; None if the run was never stopped. `went_on` is the number of requests until the first
-    verdict to go on; None if there was none.
+    `stopped` is None if the judge never stopped the canary. Otherwise it has three numbers at the stop: the requests of
+    both arms, the requests of the canary, and the canary's sessions that counted. `went_on` is the number of requests
+    until the first verdict to go on; None if there was no such verdict.
     """
 
     stopped: tuple[int, int, int] | None

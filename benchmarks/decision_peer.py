@@ -42,9 +42,7 @@ def main(sizes: list[int]) -> None:
 
 
 def filled(core: Any, hashes: list[int], instances: int, source: random.Random) -> Any:
-    """Return a tree in which every second instance holds a leading part of the prompt. Other prompts fill the tree
-    up.
-    """
+    """Return a tree that is filled with prompts. Every second instance holds a leading part of the measured prompt."""
     tree = core.RadixTree()
     for worker in range(instances):
         held = hashes[: source.randrange(1, len(hashes) + 1)] if worker % 2 else []
@@ -96,7 +94,9 @@ def percentiles(call: Callable[[], object]) -> tuple[float, float]:
 
 
 def of(durations: list[int]) -> tuple[float, float]:
-    """Return p50 and p99 in microseconds of these nanoseconds; the first tenth is left out."""
+    """Return p50 and p99 in microseconds of these durations, which are in nanoseconds. The first tenth of the durations
+    is left out.
+    """
     ordered = sorted(durations[len(durations) // 10 :])
     return ordered[len(ordered) // 2] / 1000, ordered[int(len(ordered) * 0.99)] / 1000
 

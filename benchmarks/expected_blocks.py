@@ -28,9 +28,9 @@ ENGINE = preset("vllm-h100-8b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bursts:
-    """Groups of `prompts` requests that share a new prefix of `shared_blocks` blocks of 512 tokens.
+    """Groups of requests. The `prompts` requests of a group share a new prefix of `shared_blocks` blocks of 512 tokens.
 
-    A group begins about every `group_seconds`, and its requests follow each other after `pause_seconds` on average.
+    A group begins about every `group_seconds`. Its requests follow each other with a mean pause of `pause_seconds`.
     """
 
     groups: int = 150

@@ -1,12 +1,14 @@
-"""The accuracy of a plan's expected effect: the simulation at the time of the plan against the events after it.
+"""The accuracy of a plan's expected effect: compares the simulation that a plan is based on with a simulation of the
+time after the plan.
 
     .venv/bin/python -m benchmarks.expected_effects [--trace FILE] [--requests 12000] [--instances 8] [--rate 1.0]
 
 Two hours of Mooncake-like conversations made by our generator (or of a trace) go to a pool. Each plan's effect is
 estimated from the first hour, as the control API does it: with two seeds, at two other rates, and with the change after
-half of the requests. The events after the plan are simulated with another seed and other requests: the second half of
-the first hour warms the pool up, then the change is made, and the first half of the second hour is measured. Prints
-both, and the error of the expectation. A figure that would be reported as unknown is marked.
+half of the requests. The time after the plan is simulated with another seed and other requests. The second half of the
+first hour warms the pool up. Then the change is made, and the first half of the second hour is measured. Prints the
+expected and the measured figures, and the error of the expectation. A figure is marked if the control API would report
+it as unknown.
 """
 
 import argparse
@@ -93,7 +95,9 @@ def main() -> None:
 
 
 def changes(instances: int, policy: str) -> dict[str, PoolChange]:
-    """Return a plan of each kind that can be simulated for a pool whose instances both prefill and decode."""
+    """Return the plans to check: one of each kind that can be simulated for a pool whose instances both prefill and
+    decode.
+    """
     return {
         f"scale to {instances - 1}": PoolChange(replicas=instances - 1, startup_seconds=STARTUP_SECONDS),
         f"scale to {instances // 2}": PoolChange(replicas=instances // 2, startup_seconds=STARTUP_SECONDS),

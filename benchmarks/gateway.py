@@ -49,7 +49,9 @@ SLOW_START_SECONDS = 240.0
 def process(
     command: list[str], core: int, environment: dict[str, str] | None = None, *, folder: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the command on a core, in its own session, without the FAIRLEAD_ variables of this shell."""
+    """Run the command on a core, in its own session. Variables of this shell whose names begin with FAIRLEAD_ are not
+    passed on.
+    """
     plain = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
     command = ["taskset", "-c", str(core), *command]
     running = subprocess.Popen(command, start_new_session=True, cwd=folder, env=plain | (environment or {}), stdout=subprocess.DEVNULL)
@@ -66,8 +68,8 @@ def process(
 
 
 def check_free(ports: Iterable[int]) -> None:
-    """Raise NotReady if a process listens at one of the ports, because a process of an earlier run would be measured
-    instead.
+    """Raise NotReady if a process already listens at one of the ports. Such a process is left over from an earlier run
+    and would be measured instead of the new process.
     """
     for port in ports:
         with socket.socket() as probe:
@@ -79,7 +81,7 @@ def check_free(ports: Iterable[int]) -> None:
 
 
 class NotReady(SystemExit):
-    """A process did not answer in time, or ended."""
+    """Raised when a process does not answer in time, or ends."""
 
 
 def wait_until(running: subprocess.Popen[bytes], port: int, seconds: float, path: str = "/v1/models") -> None:
@@ -121,7 +123,7 @@ def measure(name: str, router: subprocess.Popen[bytes], port: int, cases: list[C
 
 @contextmanager
 def mock_engines(policy: str, engines: range, api_port: int, core: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run engines on these ports, and a control API whose table asks for the policy."""
+    """Run mock engines on these ports, and a mock control API whose routing table has the policy."""
     table = msgspec.json.encode(routing_table(policy, engines)).decode()
     with process(
         [sys.executable, "-m", "benchmarks.mock_engines", str(api_port), str(engines[0]), str(len(engines)), table], core

@@ -1,11 +1,12 @@
-"""Compares our HTTP/2 with the library h2 under the endpoint picker: CPU per picked request, in one process.
+"""Compares the CPU time of our HTTP/2 and of the library h2 under the endpoint picker: CPU per picked request, in one
+process.
 
     python -m benchmarks.http2 [--cases short,4k,64k,stream] [--rounds 15] [--requests 300] [--policy fairlead]
 
-A request is one stream as Envoy makes it, through the whole picker of a router with a scheduler. Only the sockets,
-which are the same for both, are left out. Rounds of both alternate. The figures are medians of the process's CPU time.
-The ratio is the median of the ratios of neighbouring rounds. `framing` is a picker that answers canned bytes, so that
-only the cost of HTTP/2 and gRPC remains.
+A request is one stream as Envoy makes it. It passes through the whole picker of a router with a scheduler. Only the
+sockets are left out, because they are the same for both. Rounds of the two alternate. The figures are medians of the
+process's CPU time. The ratio is the median of the ratios of neighbouring rounds. In the rows `framing`, a picker
+answers canned bytes, so that only the cost of HTTP/2 and gRPC remains.
 """
 
 from __future__ import annotations

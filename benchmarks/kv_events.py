@@ -82,7 +82,8 @@ def stored(hashes: list[int], token_ids: list[int]) -> dict[str, Any]:
 
 
 def publish(told: Connection, count: int, blocks_at_once: int, rate: float | None) -> None:
-    """Publish `count` batches when a message asks for it, all at once or at `rate` events per second.
+    """Send the publisher's port through `told`, and wait for a message. Then publish `count` batches, all at once or at
+    `rate` events per second. End at the next message.
 
     It runs in a separate process.
     """

@@ -116,7 +116,7 @@ def running_control_api(folder: Path, kubeconfig: str) -> Iterator[tuple[str, in
 
 
 def answers(url: str) -> bool:
-    """Return whether a GET is answered 200."""
+    """Return whether a GET of this address gets the status 200."""
     try:
         return httpx.get(url, timeout=5, trust_env=False).status_code == 200
     except httpx.HTTPError:
@@ -181,9 +181,9 @@ class Bench:
         return response.status_code == 200 and bool(response.json()["spec"].get("holderIdentity"))
 
     def used(self) -> dict[str, float]:
-        """Return the CPU seconds so far of every running process, by name.
+        """Return the CPU seconds that every running process has used so far, by the name of the process.
 
-        A Kubernetes API that the environment names is left out.
+        If the environment names a Kubernetes API, its process is left out.
         """
         server, database = child_running("processkube.kubernetes_api.main"), child_running("bin/postgres")
         found = {"operator": self.pid(), "control API": self.api, "Kubernetes API": server, "Postgres": database}
@@ -194,7 +194,7 @@ class Bench:
         self.figures |= {f"{when}: CPU s of {name}": seconds - before[name] for name, seconds in self.used().items()}
 
     def for_all(self, what: Callable[[int], object], count: int) -> None:
-        """Call `what` with every number below `count`, a few at a time."""
+        """Call the function `what` with every number below `count`, a few calls at a time."""
         with ThreadPoolExecutor(THREADS) as threads:
             list(threads.map(what, range(count)))
 
@@ -272,7 +272,7 @@ class Bench:
         self.operator.kill()
 
     def prebuild(self, identity: PoolIdentity, spec: dict[str, Any], index: int) -> None:
-        """Make the pod of a serving instance."""
+        """Add to the Kubernetes API the pod of an instance that already serves."""
         now = format_time(time.time() - 60)
         body = pod(
             identity,

@@ -111,9 +111,10 @@ def by_hand(peak: float, zone: str) -> tuple[ScheduleSpec, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The sums over a world's unseen weeks, and the share of quarters of an hour within the forecast's band.
+    """The sums over a world's unseen weeks, and the share of time (in quarters of an hour) in which demand was within
+    the forecast's band.
 
-    `least_hours` are the instance hours of a scaling that knows every minute in advance.
+    `least_hours` are the instance hours of a scaling that knows the demand of every minute in advance.
     """
 
     reactive: Outcome
@@ -159,7 +160,9 @@ def tried(world: World, weeks: int, start_seconds: float) -> Tried:
 
 
 def least_hours(load: Series, target_load: float) -> float:
-    """Return the instance hours if every minute has the least number of instances at the target load."""
+    """Return the instance hours of a pool that has, in every minute, the smallest number of instances that meets the
+    target load.
+    """
     needed = np.clip(np.ceil(by_minute(load) / target_load), LEAST, MOST)
     return float(needed.sum()) / 60
 
@@ -236,7 +239,7 @@ def compare_forecasts(found: Iterator[World], weeks: int) -> None:
 
 
 def library_ways() -> dict[str, Forecaster]:
-    """Return the ways of forecasting of installed libraries. Each sees six weeks, as our own ways do."""
+    """Return the ways of forecasting of the installed libraries. Each gets six weeks of demand, as our own ways do."""
     ways: dict[str, Forecaster] = {}
     if importlib.util.find_spec("statsmodels") is not None:
         ways["STL (statsmodels)"] = _by_week(_stl_of_statsmodels)
@@ -247,7 +250,7 @@ def library_ways() -> dict[str, Forecaster]:
 
 
 def _by_week(model: Callable[[Series], Series]) -> Forecaster:
-    """Return a forecaster of a day, made from a model that forecasts the week after a series of whole days."""
+    """Return a function that forecasts one day. It uses `model`, which forecasts the week after some whole days."""
     made: dict[tuple[date, int], tuple[date, Series]] = {}
 
     def way(known: Known, day: date) -> Series | None:

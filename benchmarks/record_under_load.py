@@ -123,9 +123,10 @@ def watch(sandbox: RunningSandbox, begun: float, seconds: float, words: str) -> 
 
 
 def outage(sandbox: RunningSandbox, begun: float, seconds: float) -> tuple[Reading, float]:
-    """Stop the control API for `seconds`. Return the last reading of the outage and the time that the backlog took.
+    """Stop the control API for `seconds`. Return the last reading of the outage, and the seconds after it until the
+    backlog was gone.
 
-    The backlog is gone when no report older than OLDEST_SECONDS is undelivered.
+    The backlog is gone when no undelivered report is older than OLDEST_SECONDS.
     """
     api = sandbox.pid("api")
     os.kill(api, signal.SIGSTOP)

@@ -46,8 +46,8 @@ MOST = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomPool:
-    """A pool, and two parts of its traffic that overlap by half: the recorded requests, and the requests that
-    follow.
+    """A pool with its settings, and two periods of its traffic: the recorded requests, from which advice is made, and
+    the following requests, on which the advice is tested. The two periods overlap by half.
     """
 
     number: int
@@ -59,7 +59,7 @@ class RandomPool:
 
     @property
     def asked(self) -> Asked:
-        """Return the question that the control API would answer by simulation."""
+        """The question that the control API would answer by a simulation for this pool."""
         return Asked(
             role=Role.BOTH,
             present=self.target.instances,
@@ -170,7 +170,7 @@ def _figures(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A claim about a pool, whether it was right, and its figures in words."""
+    """A claim of a remedy about a pool, whether the claim was right, and the figures that show it, in words."""
 
     claim: str
     holds: bool

@@ -81,7 +81,8 @@ class Row:
 
 
 def held(changes: Sequence[SizeChange], start: int, end: float, asleep: int) -> tuple[float, float]:
-    """Return two numbers of instance hours until `end` (in seconds): awake or starting, and asleep.
+    """Return two numbers of instance hours from the start until `end` (in seconds): of instances that are awake or
+    starting, and of instances that sleep.
 
     They are computed from the changes of the number of instances.
     """

@@ -75,9 +75,9 @@ def traffic_of(trace: Path | None, most: int) -> list[TraceRequest]:
 
 
 def recorded_rows(rows: Sequence[TraceRow], seconds: float) -> list[TraceRequest]:
-    """Return rows of a trace in their recorded form, stretched to `seconds`.
+    """Return the rows of a trace in their recorded form. Their times are stretched so that they last `seconds`.
 
-    The last, partial block of each prompt is left out.
+    The partial last block of each prompt is left out.
     """
     scale = seconds * 1e3 / max(1.0, rows[-1].timestamp_ms - rows[0].timestamp_ms)
     return [

@@ -34,7 +34,7 @@ from processkube.testing.clients import KubernetesClient
 
 ROUTERS = 4
 OLD_SECONDS = 3.0
-"""A backlog counts as gone when no router has an unsent report that is older than this many seconds."""
+"""Maximum age in seconds of an unsent report. The backlog counts as gone when no router has an older unsent report."""
 BACKLOG_SECONDS = 60.0
 SERVER = {"max_connections": "60", "shared_buffers": "256MB"}
 SPEC: dict[str, Any] = {"model": "tiny", "replicas": 3, "engine": {"type": "simulated"}, "routing": {"policy": "fairlead"}}
@@ -42,7 +42,9 @@ SPEC: dict[str, Any] = {"model": "tiny", "replicas": 3, "engine": {"type": "simu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault. `hurt` causes it and returns when it is over; the killed process may still be starting then."""
+    """A fault. The function `hurt` causes the fault and returns when the fault is over. A process that it killed may
+    still be starting then.
+    """
 
     name: str
     hurt: Callable[[], None]
@@ -96,7 +98,7 @@ class Reporting:
         return sum(int(told.get("batches", 0)) for told in self._still_telling())
 
     def _still_telling(self) -> list[dict[str, Any]]:
-        """Return the newest status lines of routers that are not done. All records of a done router are
+        """Return the newest status lines of the routers that are not done. A router is done when all its records are
         acknowledged.
         """
         return [told for told, done in zip(self.told, self.done, strict=True) if not done]

@@ -21,7 +21,7 @@ from fairlead_testing.running.sandbox import RunningSandbox
 
 TTFT_SECONDS, TPOT_SECONDS = 5.0, 0.1
 POINT = 0.01
-"""The difference of two shares up to which they count as equal."""
+"""Maximum difference of two shares that count as equal."""
 SIMULATING_SECONDS = 300.0
 ANSWERING_SECONDS = 60.0
 """Seconds of load after the last measured request, in which it can be answered."""
@@ -39,8 +39,8 @@ A scale-in removes one instance, a drain replaces the first instance.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """A plan, its expected effect, and when it was applied: in seconds since the pool's load began, and as Unix
-    time.
+    """An applied plan: its expected effect, and the time at which it was applied, in seconds since the pool's load
+    began and as Unix time.
     """
 
     pool: LoadedPool
@@ -50,7 +50,7 @@ class Applied:
 
     @property
     def ends(self) -> float:
-        """The time at which the measured period is as long as that of the simulation."""
+        """The time at which the measured period ends, so that it is as long as the simulated period."""
         return self.seconds + (self.expected.measured_seconds or 0.0)
 
 

@@ -1,4 +1,6 @@
-"""A schedule's window that opens in a minute and lasts one: it scales a pool, changes its SLO, and takes both back."""
+"""A schedule's window that opens in a minute and lasts one minute. It scales a pool and changes its SLO, and both
+changes end with the window.
+"""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ DECODE = preset("dualmap-910b4-qwen7b").decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The rows to send, and the speed of engines that these rows keep busy to a given share.
+    """The rows to send, and the speed of engines at which these rows keep the engines busy to a given share.
 
-    `speed` is the factor by which rows are sent faster than their timestamps. `ideal` has, for each row, the prompt
-    tokens that an endless cache shared by all instances would have had.
+    `speed` is the factor by which rows are sent faster than their timestamps say. `ideal` has, for each row, the number
+    of prompt tokens that an endless cache shared by all instances would have held.
     """
 
     rows: Sequence[TraceRow]

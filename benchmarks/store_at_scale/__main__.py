@@ -104,8 +104,8 @@ def until_now(url: str) -> None:
 
 
 def asked(address: str, wanted: list[Question], spent: Callable[[], float]) -> Iterator[tuple[Question, float, float, float]]:
-    """Yield each question with its p50, p95 and CPU time in ms; `spent` returns the CPU seconds of all serving
-    processes.
+    """Yield each question with its p50, its p95 and the CPU time per answer, in ms. The function `spent` returns the
+    CPU seconds of all serving processes.
     """
     headers = {"authorization": f"Bearer {SECRETS['admin']}"}
     with httpx.Client(base_url=address, headers=headers, timeout=120, trust_env=False) as http:

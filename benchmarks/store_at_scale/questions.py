@@ -35,7 +35,9 @@ def bounded_reads() -> ModuleType:
 
 
 def questions(url: str, limit_ms: float, heatmap_ms: float) -> Iterator[Question]:
-    """Yield all questions for a filled database. Of two filters together, only the first pair of values is used."""
+    """Yield all questions for a filled database. If two filters are combined, only the first pair of their values is
+    used.
+    """
     reads = bounded_reads()
     for path, filters in reads.documented().items():
         asked: set[str] = set()

@@ -154,8 +154,8 @@ def live(browser: Browser, url: str, session: str, minutes: float) -> Iterator[L
 
 
 class _Live:
-    """A page that stays open: its heap after each garbage collection, and its tasks without those of the
-    collections.
+    """A page that stays open: the size of its heap after each garbage collection, and its tasks. The tasks of the
+    garbage collections themselves are left out.
     """
 
     def __init__(self, page: Page) -> None:

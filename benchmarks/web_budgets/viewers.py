@@ -31,7 +31,9 @@ WATCHED = (
     *("/", "/", "/", "/", f"/pools/{POOL}", f"/pools/{POOL}", f"/pools/{POOL}", f"/pools/{POOL}/heatmap", HEATMAP, "/migrations"),
     *("/decisions", "/sessions", f"/pools/{POOL}/instances", f"/pools/{POOL}/instances/{{instance}}", "/rejections"),
 )
-"""The paths that people watch, by frequency: nearly three of ten watch the overview, two the pool."""
+"""The paths of the pages that people watch. A path that is watched more often occurs more often: nearly three of ten
+people watch the overview, and two watch the pool.
+"""
 
 
 @dataclass(slots=True)
