@@ -206,7 +206,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--trace", type=a_file, help="trace of sessions in Mooncake's format, with session_id; without this option, one is generated"
     )
-    parser.add_argument("--requests", type=count, default=3000, help="the most turns of the trace that are used")
+    parser.add_argument("--requests", type=count, default=3000, help="maximum number of turns that are used of the trace")
     parser.add_argument("--copies", type=count, default=1, help="copies of the trace in a closed loop")
     parser.add_argument("--preset", type=str, choices=sorted(PRESETS), default="vllm-h100-8b", help="the engine")
     parser.add_argument("--instances", type=count, default=8)

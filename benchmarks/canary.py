@@ -233,11 +233,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=count, default=200)
     parser.add_argument("--requests", type=count, default=10_000, help="requests of a run, of both arms")
     parser.add_argument("--share", type=above_zero, default=0.25, help="share of sessions on the canary")
-    parser.add_argument("--slower", type=_percentages, default=(0.0, 5.0, 10.0, 30.0), help="per cent, with commas")
+    parser.add_argument(
+        "--slower",
+        type=_percentages,
+        default=(0.0, 5.0, 10.0, 30.0),
+        help="how much slower the canary is, in per cent; values separated by commas",
+    )
     parser.add_argument("--seed", type=count, default=1)
     turns = parser.add_mutually_exclusive_group()
     turns.add_argument("--trace", type=a_file, help="trace with session_id from which sessions are drawn")
-    turns.add_argument("--generate", choices=KINDS, help="draw sessions from generated ones")
+    turns.add_argument("--generate", choices=KINDS, help="draw sessions from a generated trace of this kind")
     asked = parser.parse_args()
     rows = (
         read_trace(asked.trace) if asked.trace else islice(KINDS[asked.generate].rows(None, None, 0), GENERATED) if asked.generate else ()

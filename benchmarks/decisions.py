@@ -281,7 +281,13 @@ def main() -> None:
     parser.add_argument("--instances", type=count, nargs="+", default=[64, 512])
     parser.add_argument("--requests", type=at_least_some, default=4000)
     parser.add_argument("--queued", type=count, default=100, help="requests that wait for each instance")
-    parser.add_argument("--tenants", type=count, nargs="+", default=[1, 100], help="that share full queues fairly, beside none that do")
+    parser.add_argument(
+        "--tenants",
+        type=count,
+        nargs="+",
+        default=[1, 100],
+        help="numbers of tenants that share full queues fairly; full queues without tenants are measured, too",
+    )
     parser.add_argument("--policies", nargs="+", default=list(BUILT_IN.names), choices=BUILT_IN.names)
     parser.add_argument("--peer-python", type=a_file, help="a Python that has ai-dynamo-runtime")
     arguments = parser.parse_args()

@@ -44,16 +44,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=a_file, help="a trace in Mooncake's format, of two hours")
     parser.add_argument("--requests", type=count, default=12_000, help="in both hours")
-    parser.add_argument("--instances", type=count, default=8, help="2 or more, as one is taken away")
-    parser.add_argument("--rate", type=above_zero, default=1.0, help="times the rate at which they come")
+    parser.add_argument("--instances", type=count, default=8, help="number of instances, 2 or more, because a plan removes one")
+    parser.add_argument("--rate", type=above_zero, default=1.0, help="rate of the requests, as a multiple of their recorded rate")
     parser.add_argument("--policy", choices=BUILT_IN.names, default="fairlead")
     parser.add_argument("--early-rejection", choices=("Disabled", "Load", "Predicted"), default="Disabled")
     options = parser.parse_args()
     if options.instances < 2:
-        parser.error("one instance cannot be taken away: give --instances 2 or more")
+        parser.error("the plan that removes an instance needs a second one: give --instances 2 or more")
     rows = list(islice(read_trace(options.trace) if options.trace else KINDS["conversation"].rows(None, None, 0), options.requests))
     if len(rows) < 100:
-        parser.error(f"{len(rows)} requests say nothing of two hours; give 100 or more")
+        parser.error(f"{len(rows)} requests are too few for two hours; give 100 or more")
     requests = recorded_rows(rows, 2 * SECONDS / options.rate)
     half, quarter = len(requests) // 2, len(requests) // 4
     target = SimulatedTarget(

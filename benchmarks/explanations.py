@@ -46,7 +46,9 @@ def under(sandbox: RunningSandbox, policy: str, requests: int, speed: float, dir
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--requests", type=count, default=450)
-    arguments.add_argument("--speed", type=above_zero, default=14.0, help="times the speed at which they are stamped")
+    arguments.add_argument(
+        "--speed", type=above_zero, default=14.0, help="speed of the trace, as a multiple of the speed of its timestamps"
+    )
     arguments.add_argument("--policies", nargs="+", choices=BUILT_IN.names, default=["fairlead", "dualmap", "ear", "mooncake", "heimdall"])
     given = arguments.parse_args()
     end_everything_when_ended()

@@ -197,16 +197,22 @@ def run(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     policies = names_of(BUILT_IN.names)
-    parser.add_argument("--policies", type=policies, default="fairlead,round-robin", help="Fairlead is measured with each of them")
+    parser.add_argument(
+        "--policies", type=policies, default="fairlead,round-robin", help="policies; Fairlead is measured with each of them"
+    )
     parser.add_argument("--instances", type=count, default=8)
-    parser.add_argument("--seconds", type=above_zero, default=4.0, help="of load in each case, after a second that is not measured")
+    parser.add_argument(
+        "--seconds", type=above_zero, default=4.0, help="seconds of load in each case, after one second that is not measured"
+    )
     parser.add_argument("--cases", type=names_of(CASES), default=",".join(CASES))
-    parser.add_argument("--first-port", type=count, default=29010, help="of the engines; router and control API take the two before it")
+    parser.add_argument(
+        "--first-port", type=count, default=29010, help="first port of the engines; router and control API use the two ports before it"
+    )
     parser.add_argument(
         "--against", type=other, action="append", default=[], help="NAME=COMMAND of another router; {port}, {workers}, {workers_commas}"
     )
-    parser.add_argument("--against-file", type=a_file, help="a file with a line NAME=COMMAND for each")
-    parser.add_argument("--wrap", type=shlex.split, default=[], help="a profiler's command to put before the router's")
+    parser.add_argument("--against-file", type=a_file, help="a file with a line NAME=COMMAND for each other router")
+    parser.add_argument("--wrap", type=shlex.split, default=[], help="a profiler's command, which is put before the router's command")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
     end_everything_when_ended()

@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--policies", type=names_of(BUILT_IN.names), default="fairlead")
     parser.add_argument("--cases", type=names_of(CASES), default=",".join(CASES_HERE))
     parser.add_argument("--rounds", type=count, default=20)
-    parser.add_argument("--seconds", type=above_zero, default=1.0, help="of load to each router in each round")
+    parser.add_argument("--seconds", type=above_zero, default=1.0, help="seconds of load on each router in each round")
     parser.add_argument("--instances", type=count, default=8)
     parser.add_argument("--first-port", type=count, default=29010)
     options = parser.parse_args()

@@ -147,8 +147,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=names_of(CASES), default=",".join(CASES))
     parser.add_argument("--policy", choices=BUILT_IN.names, default="fairlead")
-    parser.add_argument("--rounds", type=count, default=15, help="of each, after one that is not counted")
-    parser.add_argument("--requests", type=count, default=300, help="in a round")
+    parser.add_argument("--rounds", type=count, default=15, help="number of rounds of each library, after one round that is not counted")
+    parser.add_argument("--requests", type=count, default=300, help="number of requests in a round")
     asyncio.run(measure(parser.parse_args()))
 
 

@@ -232,7 +232,7 @@ async def decisions(policy: str, requests: int, rate: float | None) -> list[floa
     gc.enable()
     gc.unfreeze()
     if following is not None and rate is not None:
-        assert following.subscription.events > rate * requests / 1000, "the publisher was too slow to tell anything"
+        assert following.subscription.events > rate * requests / 1000, "the publisher was too slow, so nothing was measured"
         following.process.kill()
         following.process.join()
         following.subscription.close()

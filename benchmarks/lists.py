@@ -186,9 +186,9 @@ def measure(address: str, asked: list[str]) -> dict[str, Measured]:
 def main() -> None:
     """Print a Markdown table."""
     reading = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    reading.add_argument("--database", required=True, help="as SQLAlchemy reads it; empty")
-    reading.add_argument("--against", metavar="REVISION:MIGRATION", help="measured first, on the same rows")
-    reading.add_argument("--rows", type=count, default=MILLION.migrations, help="migrations and decisions, each")
+    reading.add_argument("--database", required=True, help="URL of an empty database, as SQLAlchemy reads it")
+    reading.add_argument("--against", metavar="REVISION:MIGRATION", help="an earlier revision, which is measured first on the same rows")
+    reading.add_argument("--rows", type=count, default=MILLION.migrations, help="number of session migrations, and number of decisions")
     given = reading.parse_args()
     end_everything_when_ended()
     plain = given.database.replace("postgresql+psycopg://", "postgresql://", 1)

@@ -332,7 +332,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--pools", type=count, default=300)
-    parser.add_argument("--instances", type=count, default=50, help="of each pool of the part steady")
+    parser.add_argument("--instances", type=count, default=50, help="number of instances of each pool of the part steady")
     parser.add_argument("--large", type=count, default=300, help="instances of the pool of the part large")
     parser.add_argument("--rest-seconds", type=above_zero, default=60.0)
     arguments = parser.parse_args()

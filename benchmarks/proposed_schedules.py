@@ -289,7 +289,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weeks", type=count, default=4, help="unseen weeks of each world")
     parser.add_argument("--shapes", type=names_of(SHAPES), default=list(SHAPES), help="shapes of traffic, separated by commas")
-    parser.add_argument("--start-minutes", type=above_zero, default=4.0, help="the time in which an instance starts")
+    parser.add_argument("--start-minutes", type=above_zero, default=4.0, help="minutes from the start of an instance until it serves")
     parser.add_argument("--trace", type=a_file, help="times of requests, instead of shapes")
     parser.add_argument("--forecasts", action="store_true", help="compare ways of forecasting")
     asked = parser.parse_args()

@@ -196,8 +196,8 @@ def outcomes(pool: RandomPool) -> Iterator[Outcome]:
 def _kept(claim: str, pool: RandomPool, promised: Confirmed, change: PoolChange) -> Outcome:
     then = after(pool, change).attainment
     least = pool.goal if promised.meets else promised.surely
-    words = f"{promised.value:g} ({promised.least:g} to {promised.most or math.inf:g}) is to bring {promised.attainment:.1%}, surely {promised.surely:.1%}"
-    words += f"{' and meet' if promised.meets else ', short of'} {pool.goal:.0%}: {then:.1%}"
+    words = f"{promised.value:g} ({promised.least:g} to {promised.most or math.inf:g}) promises {promised.attainment:.1%} in time"
+    words += f" ({promised.surely:.1%} or more){', meets' if promised.meets else ', misses'} {pool.goal:.0%}; measured {then:.1%}"
     return Outcome(claim=claim, holds=then >= least, words=words)
 
 
@@ -206,14 +206,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pools", type=count, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first pool")
-    parser.add_argument("--requests", type=count, default=400, help="recorded of each pool")
-    parser.add_argument("--most", type=count, default=1600, help="pools of which more would be recorded are left out")
-    parser.add_argument("--verbose", action="store_true", help="each claim as it is found")
+    parser.add_argument("--requests", type=count, default=400, help="minimum number of recorded requests of each pool")
+    parser.add_argument("--most", type=count, default=1600, help="maximum number of recorded requests; a pool that needs more is left out")
+    parser.add_argument("--verbose", action="store_true", help="print each claim as soon as it is checked")
     options = parser.parse_args()
     made, held = Counter[str](), Counter[str]()
     pools = [a_pool(number, options.requests) for number in range(options.first, options.first + options.pools)]
     tried = [pool for pool in pools if len(pool.recorded) <= options.most]
-    print(f"{len(tried)} of {len(pools)} pools are tried; the others get too many requests a second for that")
+    print(f"{len(tried)} of {len(pools)} pools are tried; the others are left out, because they get too many requests a second")
     for pool in tried:
         for one in outcomes(pool):
             made[one.claim] += 1

@@ -46,8 +46,13 @@ def touch(bindings: SessionBindings, name: str, sessions: int, owner: str) -> fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=count, default=1_000_000, help="that are remembered at once, and that the flood makes up")
-    parser.add_argument("--limit", type=count, default=200_000, help="sessions that a router remembers of a pool")
+    parser.add_argument(
+        "--sessions",
+        type=count,
+        default=1_000_000,
+        help="number of sessions that are remembered at once, and number of sessions in the flood",
+    )
+    parser.add_argument("--limit", type=count, default=200_000, help="maximum number of sessions that a router remembers for a pool")
     options = parser.parse_args()
     before = resident_bytes()
     unbounded = SessionBindings(POOL, 1e9, {}, options.sessions)

@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--instances", type=count, nargs="+", default=[8, 32])
     parser.add_argument("--policies", nargs="+", choices=BUILT_IN.names, default=["round-robin", "dualmap"])
     parser.add_argument("--rate", type=above_zero, help="requests per second; without this option, as recorded")
-    parser.add_argument("--repeats", type=count, default=3, help="of which the best counts")
+    parser.add_argument("--repeats", type=count, default=3, help="number of runs; the best run counts")
     parser.add_argument("--peer-python", type=a_file, help=f"a Python that has {PEER}")
     options = parser.parse_args()
     try:

@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--wake", type=above_zero, default=5.0, help="seconds that waking takes")
     parser.add_argument("--sleep", type=above_zero, default=3.0, help="seconds until a sleeper's memory is free")
     parser.add_argument("--turn", type=above_zero, default=600.0, help="seconds for which requests go to one pool")
-    parser.add_argument("--turns", type=count, default=4, help="how often they change the pool")
+    parser.add_argument("--turns", type=count, default=4, help="number of measured turns")
     parser.add_argument("--ttft", type=above_zero, default=10.0, help="seconds that a request may wait")
     terms = Terms(**vars(parser.parse_args()))
     print("way     least s  greatest s   in time    late  device hours")

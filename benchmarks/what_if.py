@@ -40,7 +40,9 @@ TARGET_SECONDS = 30.0
 def main() -> None:
     """Simulate, and print the time that it took."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=a_file, help="a trace in Mooncake's format; when it has fewer requests, these come in the hour")
+    parser.add_argument(
+        "--trace", type=a_file, help="a trace in Mooncake's format; its first requests, at most --requests, are spread over the hour"
+    )
     parser.add_argument("--requests", type=count, default=36_000)
     parser.add_argument("--processes", type=count, default=os.cpu_count() or 1)
     parser.add_argument("--policies", nargs="+", choices=BUILT_IN.names, default=list(POLICIES))

@@ -200,7 +200,7 @@ def run(folder: Path, given: argparse.Namespace, kubeconfig: str) -> dict[str, b
         while not reporting.ended:
             time.sleep(0.5)
         if not planner.is_alive():
-            raise SystemExit("the planning ended with an error; what comes of plans is not known")
+            raise SystemExit("the planning ended with an error, so the outcome of the plans is not known")
         loop.call_soon_threadsafe(stop.set)
         planner.join(60)
         say(begun, f"{planning.applied} plans applied, {planning.lost_answers} sent again; refused: {dict(planning.refusals)}")
@@ -262,8 +262,8 @@ def main() -> int:
     reading = argparse.ArgumentParser(
         prog="python -m benchmarks.crashes", description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    reading.add_argument("--reports", type=count, default=50_000, help="of all routers together, at least")
-    reading.add_argument("--rate", type=above_zero, default=500.0, help="decisions a second, of all routers together")
+    reading.add_argument("--reports", type=count, default=50_000, help="minimum number of reports of all routers together")
+    reading.add_argument("--rate", type=above_zero, default=500.0, help="decisions per second of all routers together")
     reading.add_argument(
         "--tick", type=above_zero, default=0.1, help="seconds between two collections of a router, which makes two reports"
     )

@@ -117,13 +117,13 @@ def planned_and_applied(pools: Sequence[LoadedPool], instances: int) -> list[App
     deadline = time.monotonic() + SIMULATING_SECONDS
     while waiting := [pool for pool in pools if pool.name not in {one.pool.name for one in applied}]:
         if time.monotonic() > deadline:
-            raise NeverCame(f"what the plan of {waiting[0].name} does was not known within {SIMULATING_SECONDS:.0f} s")
+            raise NeverCame(f"the expected effect of the plan for {waiting[0].name} was not known within {SIMULATING_SECONDS:.0f} s")
         time.sleep(0.5)
         for pool in waiting:
             plan = plans[pool.name]
             expected = msgspec.convert(pool.sandbox.ask(f"/v1/plans/{plan}/expectation"), PlanExpectation)
             if expected.state is ExpectationState.UNKNOWN:
-                raise NeverCame(f"nothing is expected of the plan of {pool.name}: {expected.reason}")
+                raise NeverCame(f"the plan for {pool.name} has no expected effect: {expected.reason}")
             if expected.state is ExpectationState.DONE:
                 confirmed = {"confirm": pool.name, "reason": "to see what it does"}
                 answer = pool.sandbox.request("POST", f"/v1/plans/{plan}/apply", json=confirmed)
@@ -171,7 +171,10 @@ def told(applied: Iterable[Applied]) -> int:
         failed = sum(outcome.verdict is ReplayVerdict.FAILED for outcome in one.pool.served)
         notes = " ".join(one.expected.notes)
         print(f"{one.pool.name}: {len(one.pool.served)} requests in all, {failed} failed; simulated were {one.expected.requests}. {notes}")
-    print(f"{'NO ' if broken else 'yes':4}what was told as known came within a quarter; {broken} figures did not", flush=True)
+    print(
+        f"{'NO ' if broken else 'yes':4}figures that were not marked as unknown are within a quarter of the expected figures; {broken} are not",
+        flush=True,
+    )
     return 1 if broken else 0
 
 

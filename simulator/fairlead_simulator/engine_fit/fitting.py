@@ -148,8 +148,8 @@ def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int
         timed = used & (tpot > 0)
         if used.sum() < _LEAST_JUDGED * 2 or timed.sum() < _LEAST_JUDGED:
             raise RecordsUnusable(
-                f"{source}: {int(used.sum()):,} records can be used for the fit: the others ran beside unrecorded requests, or "
-                "contradict themselves; record all requests of a longer time"
+                f"{source}: {int(used.sum()):,} records can be used for the fit: the other records overlap with unrecorded requests or "
+                "contradict themselves; record all requests, and for a longer time"
             )
         for size in _SIZES[:2]:
             point = search(loss, point, size, EVALUATIONS)

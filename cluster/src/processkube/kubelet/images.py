@@ -120,7 +120,7 @@ def load_catalogue(place: str) -> Catalogue:
     except (ImportError, AttributeError, ValueError):
         found = None
     if not isinstance(found, Catalogue):
-        raise ProcesskubeError(f"--images: {place!r} has no Catalogue; write module:name of one that can be imported")
+        raise ProcesskubeError(f"--images: {place!r} has no Catalogue; write the module:name of a Catalogue that can be imported")
     return found
 
 

@@ -112,7 +112,7 @@ class _Inputs:
         """Return the number of tokens and the block ids of a prompt. The prompt consists of the session's previous
         prompt and answer, followed by the row's new text.
         """
-        self._notes.say("later rows of a session were read as additions to it, as aiperf sends them after the earlier ones")
+        self._notes.say("later rows of a session were read as additions to its prompt, because aiperf sends them after the earlier rows")
         added = record.tokens("input_length", 1) if mode == "input_length" else self._tokens_of(self._text(record, mode))
         length = before.input_length + before.output_length + added
         if length > LONGEST_TOKENS:
