@@ -4,16 +4,16 @@ a revision that is slower.
     python -m benchmarks.canary [--runs 200] [--requests 10000] [--share 0.25] [--slower 0,5,10,30] [--seed 1]
         [--trace FILE | --generate coding-agents]
 
-Each run is a synthetic pool of sessions in virtual time, of which `--share` go to the canary. Turns have growing
-prompts, the canary's cache is cold at first, and the load affects both arms. Sessions have habits (5 % in their
-latencies, and in the lengths of prompts and answers). There is noise: 25 % in the time to first token of a request, 8 %
-in its time per token. Latencies of the canary are `--slower` per cent longer. The judge looks after every session, as
-often as it can. The run continues to the last request even after the verdict to go on, so that a stop at any look
-counts. No engine runs, so figures are the same on every machine.
+Each run is a synthetic pool in virtual time. A share of its sessions, `--share`, goes to the canary. Turns have growing
+prompts, the canary's cache is cold at first, and the load affects both arms. Each session differs from the mean by
+about 5 % in its latencies and in the lengths of prompts and answers. Each request has noise: 25 % in its time to first
+token, 8 % in its time per token. Latencies of the canary are longer by `--slower` per cent. The judge looks after every
+session, as often as it can. The run continues to the last request even after the verdict to go on, so that a stop at
+any look counts. No engine runs, so figures are the same on every machine.
 
 Sessions have one to eleven turns. With `--trace` or `--generate`, each session is drawn at random from the recorded or
-generated sessions. It has that session's number of turns, prompts and answers, the blocks that an engine holds after
-its earlier turns, and the blocks that its first turn shares with other sessions.
+generated sessions. It then has the turns, prompts and answers of the drawn session, the blocks that an engine holds
+after the earlier turns, and the blocks that the first turn shares with other sessions.
 
 Prints one line per slowness: the share of stopped runs, with the upper end of its 95 % interval (Clopper and Pearson
 1934, by bisection). For the stopped runs it adds the median and the 90th percentile of requests before the stop, of

@@ -2,10 +2,11 @@
 
 `decisions.py --peer-python` runs this file under a Python that has `ai-dynamo-runtime`.
 
-Prints a JSON list of [what, instances, p50, p99], microseconds of wall time. The prompt is 16,384 token ids (64 KB) in
-blocks of 512. Dynamo takes no text, so the time of tokenizing, which Fairlead's router does not need, is left out in
-Dynamo's favour. The tree holds 200,000 blocks. The whole selection runs with an empty index, because only engines'
-events could fill it. Its cost is that of hashing, looking up, weighing loads and returning from its own threads.
+Prints a JSON list of [part, instances, p50, p99], in microseconds of wall time. The prompt is 16,384 token ids (64 KB)
+in blocks of 512. Dynamo takes token ids and no text. So the time of tokenizing, which Fairlead's router does not need,
+is not measured, in Dynamo's favour. The tree holds 200,000 blocks. A whole selection is measured with an empty index,
+because only engines' events could fill it. Its figure is the cost of hashing, looking up, weighing loads and returning
+from its own threads.
 """
 
 import asyncio

@@ -4,11 +4,11 @@
         [--in-flight 16] [--servers picker,own,grpc-aio,grpc-sync]
 
 A request is one stream as Envoy makes it: headers and body in, headers and body out, then the response's headers and
-body in and out. `picker` is a whole router with its scheduler. `own`, `grpc-aio` and `grpc-sync` answer canned bytes,
-to compare servers. The server is pinned to core 0, mock control API and load to the last core. CPU is the CPU time of
-the server's process group per request in microseconds: a million divided by it is the number of requests per second and
-core. `pick` is the time from the request's first byte, including its body, until its destination is known. Compare only
-figures of the same run.
+body in and out. The server `picker` is a whole router with its scheduler. The servers `own`, `grpc-aio` and `grpc-sync`
+answer canned bytes, to compare the cost of servers. The server is pinned to core 0; mock control API and load are
+pinned to the last core. CPU is the CPU time of the server's process group per request, in microseconds. A million
+divided by it is the number of requests per second and core. `pick` is the time from the request's first byte until its
+destination is known, and includes the transfer of its body. Compare only figures of the same run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The benefit of counting a prompt's blocks before KV events report them, for several delays of the events.
+"""The benefit of expected blocks: the router counts a prompt's blocks as cached as soon as it has sent the prompt,
+before KV events report them. Measured for several delays of the events.
 
 `python -m benchmarks.expected_blocks` writes the table of docs/kv-events.md. Its load is bursts of prompts that share a
 new prefix, on eight simulated engines with spare capacity, routed by three policies.

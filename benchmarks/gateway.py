@@ -8,13 +8,13 @@
 The file has a line `NAME=COMMAND` for each other router; `#` begins a comment. A router that ends, or does not answer
 within four minutes, is left out with a message.
 
-One router process is pinned to core 0; mock engines, a mock control API and the load generator share the last core.
-Figures are CPU microseconds of the router's process group per request (a million divided by it is the number of
-requests per second and core), requests per second, and client latencies under that load. Compare only figures of the
-same run. They depend on the machine and on this Python, which is named first: a Python without profile-guided
-optimization, as pyenv builds by default, is slower than a distribution's or the images'. `few-streams` leaves the core
-idle most of the time. Its latencies minus those of an engine that is called directly are the latency that a router
-adds.
+One router process is pinned to core 0; mock engines, a mock control API and the load generator share the last core. The
+figures are CPU microseconds of the router's process group per request, requests per second, and client latencies under
+that load. A million divided by the CPU microseconds is the number of requests per second and core. Compare only figures
+of the same run, because they depend on the machine and on the Python, which is named first. A Python without
+profile-guided optimization, as pyenv builds by default, is slower than the Python of a distribution or of the images.
+In the case `few-streams` the core is idle most of the time. The difference between its latencies and the latencies of
+an engine that is called directly is the latency that a router adds.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ With `--against`, an earlier revision is measured too, on the same rows.
     python -m benchmarks.lists --database postgresql+psycopg://app@/lists?host=/tmp/x [--against REVISION:MIGRATION]
 
 The database must be empty; use a throw-away server. `REVISION` is a commit of this repository and `MIGRATION` the
-newest migration that it knows (`6af378c:0014_audit_heads`). It is measured first, on the schema of its time. Then the
-database is migrated and this tree is measured. Requests go one after the other over HTTP. A path that takes seconds is
-requested less often. A status other than 200 is shown beside its path. The milliseconds of a path that a revision does
-not know, or that took too long, are not those of a useful answer.
+newest migration that it knows (`6af378c:0014_audit_heads`). The earlier revision is measured first, on its own schema.
+Then the database is migrated and this tree is measured. Requests go one after the other over HTTP. A path that takes
+seconds is requested less often. If a path has a status other than 200, the status is shown beside it. The milliseconds
+of such a path say nothing about a useful answer: the revision does not know the path, or the request took too long.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The effect of proposed schedules in weeks that their forecast has not seen, against scaling by SLO and a person's
-schedule.
+"""The effect of proposed schedules in weeks that their forecast has not seen, compared with scaling by SLO and with a
+person's schedule.
 
     .venv/bin/python -m benchmarks.proposed_schedules [--weeks 4] [--shapes office,nightly] [--start-minutes 4]
         [--trace requests.csv] [--forecasts]
@@ -7,15 +7,15 @@ schedule.
 For each shape of traffic (docs: `fairlead_testing.builders.demand`) six weeks are recorded. Then each further week is
 run in virtual time (`fairlead.forecasts.backtests`) three times: scaled by SLO alone, with a schedule as a person would
 write it (office hours with half of the peak), and with the schedules that the forecast proposes from the record before
-that week. In half of the worlds the record has an outage and a peak that came once, and the week has a holiday, which
-is or is not in the calendar. The instance hours are printed beside the least hours that any scaling needs at the same
-target load: those of a scaling that knows every minute in advance, and whose instances serve at once. With `--trace`,
-times of requests are used instead: a CSV file whose first column has them as ISO 8601 or as seconds. It must cover four
-weeks or more.
+that week. In half of the worlds the record has an outage and a peak that came once, and the week has a holiday. The
+calendar has this holiday in some worlds and lacks it in others. Beside the instance hours, the smallest possible
+instance hours at the same target load are printed. A scaling would reach them if it knew every minute in advance and if
+its instances served at once. With `--trace`, times of requests are used instead of shapes: a CSV file whose first
+column has them as ISO 8601 or as seconds. It must cover four weeks or more.
 
-`--forecasts` compares ways of forecasting instead, by their errors in weeks that they have not seen: last week, the
-median of weeks, the median scaled to the level of the last days and, where statsmodels or statsforecast are installed,
-theirs.
+`--forecasts` compares ways of forecasting instead, by their errors in weeks that they have not seen. The ways are last
+week, the median of weeks, and the median scaled to the level of the last days. If statsmodels or statsforecast are
+installed, their forecasts are compared, too.
 """
 
 import argparse

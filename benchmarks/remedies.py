@@ -3,14 +3,15 @@ simulated again.
 
     .venv/bin/python -m benchmarks.remedies [--pools 200] [--first 0] [--requests 400] [--verbose]
 
-Each pool has its own heavy-tailed traffic, engine speed, targets, number of instances, early rejection and policy. One
-part of its requests is what the control API would have recorded: the advice is made from it as the API makes it. Then
-the next requests of the same traffic are simulated with another seed and with the advised change. Two kinds of remedies
-are advised: a number of instances, and a TTFT target. A remedy that claims to meet the goal is right if the goal is
-met. A remedy that claims to bring a share of requests in time is right if it does so. The claim "No number of instances
-meets the goal" is right if four times the largest number that may be tried does not meet it either. Of each pool as
-many requests are recorded as a simulation for advice needs. A pool that would need more than `--most` is left out,
-because its simulation would take too long.
+Each pool has its own heavy-tailed traffic, engine speed, targets, number of instances, early rejection and policy.
+Advice is made from a part of its requests, the recorded requests, as the control API makes it. Then the next requests
+of the same traffic are simulated with another seed and with the advised change. Two kinds of remedies are advised: a
+number of instances, and a TTFT target.
+
+A remedy that claims to meet the goal is right if the goal is met. A remedy that claims to bring a share of requests in
+time is right if it does so. The claim "No number of instances meets the goal" is right if four times the largest
+allowed number does not meet the goal either. Each pool has as many recorded requests as a simulation for advice needs.
+A pool that needs more than `--most` is left out, because its simulation would take too long.
 """
 
 import argparse

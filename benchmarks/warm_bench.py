@@ -1,17 +1,18 @@
-"""The value of sleeping instances: peaks are met by cold starts, by sleepers, or by a pool that is always large.
+"""The value of sleeping instances: peaks are met by cold starts, by sleeping instances, or by a pool that is always
+large.
 
     .venv/bin/python -m benchmarks.warm_bench [--cold 240] [--wake 5] [--asleep 4] [--peaks 4] [--calm 900] [--rush 600]
         [--seeds 3]
 
 It runs in virtual time, with the router's own scheduler and the operator's own scaling (mode SLO). Calms and rushes
-alternate; a rush has about three times the requests. In `cold`, each instance that a rush needs starts for `--cold`
-seconds. In `sleepers`, up to `--asleep` of the surplus instances sleep (`roles[].warm`) and wake within `--wake`
-seconds. In the first rush no instance sleeps yet, as in a new pool. `large` always has the greatest number of instances
-that `cold` ever had.
+alternate; a rush has about three times as many requests per second as a calm. Three ways are compared. In `cold`, each
+instance that a rush needs starts for `--cold` seconds. In `sleepers`, up to `--asleep` of the surplus instances sleep
+(`roles[].warm`) and wake within `--wake` seconds. In the first rush no instance sleeps yet, as in a new pool. `large`
+always has the greatest number of instances that `cold` ever had.
 
 An hour asleep costs no GPU hour if another pool computes on the GPU meanwhile, and a whole GPU hour if the GPU stays
-reserved for the sleeper. Both costs are given, in hours of an instance's GPUs. A request counts as late if it was not
-served within the TTFT, or was refused.
+reserved for the sleeping instance. Both costs are given, in hours of an instance's GPUs. A request counts as late if it
+was not served within the TTFT target, or was refused.
 """
 
 from __future__ import annotations

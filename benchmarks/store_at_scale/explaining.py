@@ -1,4 +1,6 @@
-"""Explains every statement that the API sends for the questions, and names those that read all of a large table."""
+"""Explains every statement that the API sends for the questions. Names the statements that read the whole of a large
+table.
+"""
 
 from __future__ import annotations
 
