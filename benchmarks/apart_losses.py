@@ -3,10 +3,10 @@ prompts of its own router or of other routers.
 
     .venv/bin/python -m benchmarks.apart_losses [--conversation TRACE] [--requests 2000] [--warmup 200] [--seed 0]
 
-Runs the cells of the section `apart` of docs/benchmarks.md. For each request that missed a target it says whether the
-request was refused, late or slow. It also divides the request's wait (if it was late) or the time of its answer (if it
-was slow). One share was spent by its instance on prompts of the request's own router, the other share on prompts of
-other routers. A router knows only its own prompts.
+Runs the cells of the section `apart` of docs/benchmarks.md. In these cells, a router knows only its own prompts. For
+each request that missed a target, the benchmark says whether the request was refused, late or slow. It also says which
+share of a time the instance spent on prompts of the request's own router, and which share on prompts of other routers.
+For a late request, this is the time that it waited; for a slow request, it is the time of its answer.
 """
 
 import argparse

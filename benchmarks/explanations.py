@@ -27,7 +27,7 @@ from fairlead_testing.running.sandbox import RunningSandbox, fairlead, result_of
 
 
 def under(sandbox: RunningSandbox, policy: str, requests: int, speed: float, directory: Path) -> None:
-    """Run a pool of this policy under load, and scale it down and up meanwhile."""
+    """Run a pool with this policy under load. Meanwhile, scale the pool down and up."""
     name = f"why-{policy}"
     sandbox.apply_pool(pool(name, policy=policy, replicas=4)).raise_for_status()
     sandbox.until_ready(name, 4)

@@ -271,9 +271,9 @@ def fill_columns(url: str, first: int, last: int) -> None:
 
 
 def continue_loads(url: str, instances: int, now: int) -> int:
-    """Write load samples of `big/p1` from its last sample until `now`, which the API will roll up.
+    """Write load samples of `big/p1` from its last sample until `now`, and leave it to the API to roll them up.
 
-    Return the number of written seconds.
+    Return the number of seconds for which samples were written.
     """
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET TIME ZONE 'UTC'")

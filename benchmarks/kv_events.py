@@ -115,7 +115,7 @@ class Ingest:
         self.subscription = Subscription(self.context, told, Source(instance="i0"), caches, time.time, self.reader, lambda: None)
 
     async def begin(self) -> None:
-        """Make the publisher begin when the subscription is connected."""
+        """Let the publisher begin to publish, once the subscription is connected."""
         while not self.subscription.connected:  # noqa: ASYNC110  # what changes it is the code that is measured
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)

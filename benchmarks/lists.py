@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SECRET = "a-secret-for-measuring"
 TIMES = 40
 LONGEST_SECONDS = 4.0
-"""Maximum seconds spent on a path; after that it is not requested again."""
+"""Maximum seconds spent on all requests to one path. After that, the path is not requested again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

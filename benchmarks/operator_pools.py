@@ -1,27 +1,29 @@
-"""Measures the resources that one operator needs for many pools: created at once, at rest, after a restart, steady with
-many pods.
+"""Measures the resources that one operator needs for many pools: while they are created, at rest, after a restart, and
+with many pods.
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.operator_pools [PART …] [--pools 300] [--instances 50]
 
 It runs a real Kubernetes API (the sandbox's), a real control API on a real Postgres, and the operator as a process with
 its own settings. Only the kubelet is a fake: every pod becomes ready within about a second. The parts:
 
-create   `--pools` pools of one instance are created at once while the operator runs. Measured until every pool was
-         reconciled once (its status has its generation), and until every pool is Ready.
-restart  The operator is stopped and started. Measured until it has reported every pool once to the control API.
-rest     Nothing happens for `--rest-seconds`. Measured are the CPU of all processes, and the operator's memory. A
-         settled pool is reported to the control API every 10 s and read every 60 s, so measure a minute or several.
-delete   All pools are deleted at once. Measured until they are gone.
+create   `--pools` pools of one instance are created at once while the operator runs. The time is measured until every
+         pool was reconciled once (its status has its generation), and until every pool is Ready.
+restart  The operator is stopped and started. The time is measured until it has reported every pool once to the
+         control API.
+rest     Nothing happens for `--rest-seconds`. The CPU time of all processes and the operator's memory are measured. A
+         settled pool is reported to the control API every 10 s and read every 60 s, so measure for minutes.
+delete   All pools are deleted at once. The time is measured until they are gone.
 steady   A third as many pools (100 of 300) of `--instances` instances each are prebuilt: pods and pools are put into
-         the Kubernetes API as an operator would have left them, and no router runs. The figures of rest and restart.
-large    One pool of `--large` instances, prebuilt in the same way. The same figures.
+         the Kubernetes API as an operator would have left them, and no router runs. The figures are the same as for
+         rest and restart.
+large    One pool of `--large` instances is prebuilt in the same way. The figures are the same as for steady.
 
-Requests are those that the operator sends to the Kubernetes API. A proxy counts them; its CPU counts as the
-benchmark's.
+A proxy counts the requests that the operator sends to the Kubernetes API. The CPU time of the proxy is counted as CPU
+time of the benchmark.
 
-Without a PART all are measured. Progress goes to stderr, the figures to stdout as JSON. Seconds are elapsed time, so
-measure on an idle machine. The CPU seconds depend less on the machine's other work. They are given for every process,
-because all share the cores: if their sum is twice the elapsed seconds, two cores were fully used.
+Without a PART, all parts are measured. Progress goes to stderr, the figures to stdout as JSON. Seconds are elapsed
+time, so measure on an idle machine. The CPU seconds depend less on the machine's other work. They are given for every
+process, because all processes share the cores. If their sum is twice the elapsed seconds, two cores were fully used.
 """
 
 from __future__ import annotations

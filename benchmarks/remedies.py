@@ -74,9 +74,9 @@ class RandomPool:
 
 
 def a_pool(number: int, least: int) -> RandomPool:
-    """Return the pool with this number, which is always the same.
+    """Return the pool with this number; the same number always gives the same pool.
 
-    At least `least` of its requests are recorded, and enough for a simulation.
+    At least `least` of its requests are recorded, and at least as many as a simulation needs.
     """
     rng = Random(f"remedies/{number}")
     median, sigma = math.exp(rng.uniform(math.log(400), math.log(12_000))), rng.uniform(0.6, 1.6)

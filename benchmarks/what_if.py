@@ -1,11 +1,12 @@
-"""What-if on an hour of recorded traffic of 32 instances: three policies at two rates.
+"""Measures What-if simulations on an hour of recorded traffic of 32 instances: three policies at two rates.
 
-    .venv/bin/python -m benchmarks.what_if [--trace FILE] [--requests 36000] [--processes 2] [--repeat]
+    .venv/bin/python -m benchmarks.what_if [--trace FILE] [--requests 36000] [--processes 2] [--repeat] [--here]
 
 The traffic is an hour of Mooncake-like conversations made by our generator (or of a trace), in the form in which
 routers record it. It is simulated by the runner of the control API in its simulator processes, without the database.
-Prints the seconds until the results are complete (target 30 on 2 cores), the CPU seconds of each run alone, and with
---repeat whether the same request gave the same numbers a second time.
+Prints the seconds until the results are complete (target: 30 on 2 cores) and the CPU seconds of the processes. With
+`--repeat`, the same request is simulated a second time, and it is printed whether it gave the same numbers. With
+`--here`, only the CPU seconds of each run alone are printed.
 """
 
 import argparse

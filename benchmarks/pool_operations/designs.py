@@ -18,7 +18,9 @@ from fairlead.routing.knowledge.next_turns import SOON_SECONDS
 from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 DRAINS_SECONDS = (27.0, 55.0, 86.0, 120.0)
-"""The times, in seconds after the rollout's begin, at which the instances drained in a live run without transfers."""
+"""The times of the instances' drains in a live run without transfers, in seconds after the rollout's begin. The designs
+are computed with these times.
+"""
 WINDOW_SECONDS = 100.0
 SEEDS = range(5)
 

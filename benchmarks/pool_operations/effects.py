@@ -80,7 +80,9 @@ class EffectsSettings:
 
 
 def run_effects(sandbox: RunningSandbox, folder: Path, settings: EffectsSettings, work: Work) -> int:
-    """Load a pool for each plan, then plan, apply and measure. Return 1 if a figure differs from its expectation."""
+    """Put load on one pool for each plan. Then make the plans, apply them and measure their effects. Return 1 if a
+    measured figure differs from its expectation.
+    """
     print(
         f"{len(PLANS)} pools of {settings.instances} instances get {settings.rate:g} requests/s each; their engines compute "
         f"{work.prefill_tokens_per_second:,.0f} prompt tokens/s, so that an endless cache would leave them busy for {settings.utilisation:.0%}",

@@ -62,7 +62,7 @@ class Drained:
     seconds: float
     tokens: int
     error: str = ""
-    """The error with which the answer broke off; empty if it did not."""
+    """The error with which the answer broke off; empty if it was complete."""
 
 
 @dataclass(slots=True, kw_only=True)

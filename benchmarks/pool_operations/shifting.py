@@ -136,7 +136,9 @@ def in_time(one: RequestOutcome) -> bool:
 
 
 def attainment(served: Sequence[RequestOutcome], begin: float, end: float) -> float:
-    """Return the share in time of the requests due in [begin, end); 1 if there are none."""
+    """Return the share of requests in time, among the requests due from `begin` to `end` (excluded); 1 if there are
+    none.
+    """
     found = [in_time(one) for one in served if begin <= one.due_seconds < end]
     return sum(found) / len(found) if found else 1.0
 

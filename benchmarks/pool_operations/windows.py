@@ -83,8 +83,8 @@ def manifest(start: str) -> dict[str, Any]:
 
 
 def found(sandbox: RunningSandbox) -> tuple[int, float]:
-    """Return the number of serving instances, and the SLO's TTFT in seconds that the control API reports; 0 if it has
-    none.
+    """Return the number of serving instances, and the TTFT in seconds of the SLO that the control API reports; 0 if it
+    reports no SLO.
     """
     serving = int(sandbox.pool(NAME).get("status", {}).get("serving", 0))
     answer = sandbox.request("GET", f"/v1/pools/default/{NAME}/slo")

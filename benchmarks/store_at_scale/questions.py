@@ -12,7 +12,9 @@ from urllib.parse import quote, urlencode
 ROOT = Path(__file__).resolve().parents[2]
 POOL = "big/p1"
 HEATMAPS = (("now-6m", "1 s"), ("now-1h", "10 s"), ("now-6h", "1 min"), ("now-24h", "5 min"))
-"""Begins of heatmap ranges until now, and the width of a column when a heatmap has at most 360 columns."""
+"""The heatmap ranges that are requested: the begin of each range, which ends now, and the width of a column if a
+heatmap has at most 360 columns.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,8 @@ HEAP_SECONDS = 10.0
 LEAST_HEAPS = 3
 """The least number of measurements from which a slope and its range can be computed."""
 SETTLED_SECONDS = 300.0
-"""The age of a page in seconds from which on its heap counts. Until then its caches fill, so its growth does not last.
+"""Minimum age of a page in seconds for a reliable growth of its heap. Until then its caches fill, and this growth does
+not last.
 """
 LIVE_PAGES = {"overview": "/", "pool": f"/pools/{POOL}", "the largest heatmap": HEATMAP}
 OF_PAGE = frozenset({"Document", "Stylesheet", "Script"})

@@ -145,8 +145,8 @@ class KvBlockPool:
         return deepest
 
     def release(self, node: PrefixNode) -> None:
-        """Release all blocks from the root to `node`. Blocks that no other request holds become cached; the last of
-        them is evicted first.
+        """Release all blocks from the root to `node`. Blocks that no other request holds become cached. Of these
+        blocks, the last is evicted first.
         """
         current: PrefixNode | None = node
         while current is not None and current.parent is not None:

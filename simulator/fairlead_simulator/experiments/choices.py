@@ -152,7 +152,7 @@ def _policy(text: str) -> PolicyChoice:
 
 
 def parameter_path(error: InvalidInput) -> str:
-    """Return the path of the parameter that the error is about, such as `slo_fraction` or `config.plugins[0].type`."""
+    """Return the path of the invalid parameter, such as `slo_fraction` or `config.plugins[0].type`."""
     return error.field.removeprefix("spec.routing.parameters.")
 
 

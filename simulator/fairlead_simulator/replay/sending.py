@@ -62,8 +62,8 @@ class StreamedAnswer(AnswerReader):
         return "stream-error" if b'"error"' in self._end else "stream-incomplete"
 
     def retry_after_seconds(self) -> float:
-        """Return the seconds to wait before a retry, from the header `Retry-After` of the refusal; 1 without this
-        header.
+        """Return the seconds to wait before a retry: the value of the response's header `Retry-After`, or 1 without
+        this header.
         """
         try:
             return max(0.0, float(self.text(b"retry-after") or 1.0))

@@ -37,8 +37,8 @@ _KEYS = {
     "guidellm": ({"benchmarks"}, {"prompt"}),
     "jsonl": ({"input_length", "hash_ids"},),
 }
-"""Form → sets of field names. A file has the form if its first line, or the whole document, has all names of one
-set.
+"""Form → sets of field names. A file has the form if all names of one set occur in its first line or, if the file is
+one JSON document, in the document.
 """
 _UNTIMED = {
     (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which has no times of requests",

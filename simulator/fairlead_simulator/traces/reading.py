@@ -52,7 +52,7 @@ class Reading:
     block_tokens: int
     """Number of tokens per block id in the file."""
     has_rate: bool = False
-    """Whether the user gave a rate. Rows without a time are then sent at this rate."""
+    """Whether the user gave a rate, at which rows without a time are sent."""
     notes: Notes = field(default_factory=Notes)
 
     def untimed(self, record: Record) -> float:

@@ -211,7 +211,7 @@ class NodeAgent:
         return False
 
     async def _allocated(self, manifest: Mapping[str, Any]) -> frozenset[str]:
-        """Return the names of those ResourceClaims of the pod to which a device was allocated."""
+        """Return the names of the pod's ResourceClaims that have an allocated device."""
         names = {str(one["resourceClaimName"]) for one in manifest["spec"].get("resourceClaims") or () if one.get("resourceClaimName")}
         namespace = manifest["metadata"]["namespace"]
         return frozenset([name for name in sorted(names) if await self._cluster.has_device(namespace, name)])

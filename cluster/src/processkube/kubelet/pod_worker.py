@@ -1,6 +1,6 @@
 """Runs one pod on the node: calls `decide`, carries out the actions, and reports the pod's status to the API.
 
-There is one task per pod. Requests that fail because of the API are repeated.
+There is one task per pod. A request that fails because of the API is usually sent again later.
 """
 
 import asyncio

@@ -340,8 +340,9 @@ class _Walk:
 
 
 _MacroCost = Callable[[list[Part], CelType], tuple[int, int, CelType, Size | None]]
-"""A function of a macro's step expressions and its variable's type. It returns the cost of one iteration, the cost
-outside of the loop, the type of the result, and the size of the result (None: the size of the iterated data).
+"""A function that returns the cost of a macro, from the macro's step expressions and the type of its variable. It
+returns four values: the cost of one iteration, the cost outside of the loop, the type of the result, and the size of
+the result (None: the size of the iterated data).
 """
 
 _ONE = Size(1, 1)

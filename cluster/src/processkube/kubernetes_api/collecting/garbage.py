@@ -35,7 +35,9 @@ class GarbageCollector:
         self._registry: Registry = resources.registry
         self._dependents: dict[str, set[str]] = {}
         self._gone: dict[tuple[str, ...], None] = {}
-        """References to the owners that were removed most recently, in order; the values have no meaning."""
+        """References to the owners that were removed most recently, in order of removal. They are the keys; the values
+        have no meaning.
+        """
         self._undecided: dict[str, Stored] = {}
         """Uid of a dependent → the dependent. These dependents have an owner of a kind that is not served, so it is not
         known whether the owner exists.
@@ -181,7 +183,7 @@ class GarbageCollector:
             self._drop_finalizer(owner, FOREGROUND)
 
     def _is_lasting(self, dependent: Stored, reference: Object) -> bool:
-        """Return whether the referenced owner exists and does not wait for the deletion of its dependents."""
+        """Return whether the referenced owner exists and is not waiting until its dependents are deleted."""
         found = self._owner(dependent, reference)
         return found is not None and not _waits(found.object)
 

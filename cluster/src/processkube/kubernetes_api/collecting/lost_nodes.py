@@ -77,8 +77,8 @@ class LostNodes:
         self._evictions.check(now)
 
     def _heartbeat(self, node: Stored, now: float) -> _Heartbeat:
-        """Return the node's heartbeat. The times that the kubelet wrote are only checked for changes, because the
-        kubelet's clock may differ from this server's.
+        """Return the node's heartbeat. Its times serve only to detect that the kubelet has reported again, because the
+        kubelet's clock may differ from this server's clock.
         """
         lease = self._store.get(_LEASES, LEASE_NAMESPACE, node.name)
         renewed = at_path(lease.object, "spec", "renewTime", default="") if lease else ""

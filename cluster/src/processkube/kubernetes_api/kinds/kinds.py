@@ -40,7 +40,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceKind:
-    """A kind in one version, with everything that the code for all kinds needs to serve it."""
+    """A kind in one version, with all data that is needed to serve objects of this kind."""
 
     group: str
     version: str

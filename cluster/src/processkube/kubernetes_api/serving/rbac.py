@@ -29,7 +29,7 @@ _OWN_REVIEWS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """An action on a resource that needs a right. `resource` includes the subresource, as in `pods/status`."""
+    """A right that a request needs: a verb on a resource. `resource` includes the subresource, as in `pods/status`."""
 
     verb: str
     group: str

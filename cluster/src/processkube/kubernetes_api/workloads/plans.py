@@ -52,7 +52,7 @@ Write = Create | Change | ChangeStatus | Delete | Tell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The writes of one look at a workload, in order, and the time of the next look."""
+    """The result of a controller's look at a workload: the writes to make, in order, and the time of the next look."""
 
     writes: tuple[Write, ...] = field(default=())
     look_again_at: datetime | None = None
