@@ -54,7 +54,7 @@ def filled(core: Any, hashes: list[int], instances: int, source: random.Random) 
 
 
 def store(tree: Any, worker: int, hashes: list[int]) -> None:
-    """Record in the tree that an instance stored these blocks, one after the other."""
+    """Record in the tree that an instance stored these blocks. Each block follows the block before it."""
     if hashes:
         blocks = [{"block_hash": one, "tokens_hash": one, "mm_extra_info": None} for one in hashes]
         event = {"event_id": 0, "data": {"stored": {"parent_hash": None, "blocks": blocks}}, "dp_rank": 0}

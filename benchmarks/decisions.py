@@ -197,12 +197,13 @@ NEVER_LATE_ONES = {"calm_load": 0.0, "late_load": 0.0, "late_share": 0.0}
 
 
 def measure_full_queues(instances: int, queued: int, tenants: int = 0, ticks: int = 600) -> dict[str, list[int]]:
-    """Return the nanoseconds of each tick, of each first token with the dispatches that it causes, and of each submit.
+    """Return lists of nanoseconds by name: of each tick; of each first token, with the dispatches that it causes; of
+    each submit; and of each tick while all waiting requests are late. The first quarter of each list is left out.
 
-    Meanwhile `queued` requests wait for each instance, from `tenants` tenants that take turns; 0 means no tenants. The
-    engines take 0.3 to 1.6 s for a prompt, and as many requests arrive as are sent. At the end no more requests arrive.
-    The waiting requests are then late and held back for the instance that still computes, so these ticks find idle
-    engines.
+    Meanwhile `queued` requests wait for each instance, from `tenants` tenants that share the queues fairly; 0 means no
+    tenants. The engines take 0.3 to 1.6 s for a prompt, and a new request arrives for each request that is sent to an
+    engine. At the end no more requests arrive. Then the waiting requests are late, and they are held back for the one
+    instance that still computes, so these ticks find idle engines.
     """
     source = random.Random(11)
     table = table_of("fairlead", instances, 1, **NEVER_LATE_ONES)

@@ -119,7 +119,7 @@ def canned_opener(case: Case) -> Opener:
 
 
 async def compare(name: str, case: Case, opener: Opener, rounds: int, requests: int) -> None:
-    """Warm up, measure both in turns, and print a line."""
+    """Warm up, measure our HTTP/2 and h2 in alternate rounds, and print a line."""
     steps = dialogue(case, requests)
     found: dict[str, list[float]] = {kind: [] for kind in CONNECTIONS}
     for number in range(rounds + 1):

@@ -69,7 +69,9 @@ class Reading:
 
 
 def rows(rate: float, seconds: float, seed: int) -> Iterator[TraceRow]:
-    """Yield the rows of sessions of TURNS turns, PAUSE_SECONDS apart, whose prompts grow by a block each turn."""
+    """Yield the rows of sessions. Each session has TURNS turns, PAUSE_SECONDS apart, and its prompt grows by a block
+    with each turn.
+    """
     chance = random.Random(seed)
     arrivals: list[tuple[float, int, int]] = []
     starts = int(rate * seconds / TURNS)

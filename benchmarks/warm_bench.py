@@ -69,7 +69,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The figures of one way of meeting the peaks with one seed: shares 0 to 1, and hours of instances."""
+    """The figures of one way of meeting the peaks with one seed. Shares are 0 to 1; times are hours of instances."""
 
     way: str
     attainment: float

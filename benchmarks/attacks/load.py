@@ -21,7 +21,7 @@ class Load:
     failed: int = 0
 
     async def run(self, seconds: float) -> None:
-        """Send requests for this number of seconds, and wait for the last answers."""
+        """Let all clients send requests for this number of seconds, and wait for their last answers."""
         end = time.monotonic() + seconds
         await asyncio.gather(*(self._client(f"pool-{number}", end) for number in range(1, POOLS)))
 

@@ -147,7 +147,7 @@ def say(begun: float, words: str) -> None:
 
 
 async def prepared(urls: list[str]) -> None:
-    """Report the pool and its instances to the API, as the operator does."""
+    """Prepare the API: report the pool and its instances to it, as the operator does."""
     async with SystemApi(urls, SECRETS["system-operator"], timeout_seconds=30) as api:
         state = a_state(*(an_instance(name) for name in INSTANCES), spec=SPEC)
         taken(await api.put_state(POOL, state))

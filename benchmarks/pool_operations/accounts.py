@@ -44,7 +44,8 @@ class Cost:
     failed: tuple[RequestOutcome, ...]
     refused: int
     moved: Counter[str]
-    """Number of moved sessions by the cause of their move; a session may count several times."""
+    """Number of moves of sessions, by the cause of the move. A session that moved several times counts several times.
+    """
     bounced: int
     """Number of sessions that returned to an instance that they had left."""
     before: HitRate

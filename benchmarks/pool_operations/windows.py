@@ -16,7 +16,7 @@ from fairlead_testing.running.sandbox import RunningSandbox
 NAME = "timed"
 MINUTE_SECONDS = 60.0
 SLACK_SECONDS = 45.0
-"""Seconds for instances to start, warm and drain."""
+"""Seconds that instances may take to start, warm and drain."""
 INSIDE, OUTSIDE = (3, 1.0), (1, 5.0)
 """The number of serving instances and the SLO's TTFT in seconds, inside the window and outside."""
 
@@ -99,5 +99,5 @@ def follow(opens: datetime, seen: Callable[[], bool], words: str, seconds: float
 
 
 def told(opens: datetime, words: str) -> None:
-    """Print a line with the seconds since the window's start."""
+    """Print the text with the seconds since the window's start."""
     print(f"{time.time() - opens.timestamp():+6.0f} s  {words}", flush=True)

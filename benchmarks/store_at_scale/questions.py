@@ -37,8 +37,8 @@ def bounded_reads() -> ModuleType:
 
 
 def questions(url: str, limit_ms: float, heatmap_ms: float) -> Iterator[Question]:
-    """Yield all questions for a filled database. If two filters are combined, only the first pair of their values is
-    used.
+    """Yield all questions for a filled database: each path without filters and with each single filter, and the
+    heatmaps. Requests with two or more parameters are left out.
     """
     reads = bounded_reads()
     for path, filters in reads.documented().items():

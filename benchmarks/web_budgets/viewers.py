@@ -25,7 +25,7 @@ from fairlead_testing.running.browser_site import session_cookie
 
 STAY_SECONDS = 25.0
 CHART_SECONDS, PICTURE_SECONDS, HEATMAP_SECONDS = 10.0, 15.0, 60.0
-"""Seconds between an open page's requests for charts, pictures and heatmaps."""
+"""Seconds between two requests of an open page: for charts, for pictures, and for heatmaps."""
 VIEWER_KB = 8.0
 WATCHED = (
     *("/", "/", "/", "/", f"/pools/{POOL}", f"/pools/{POOL}", f"/pools/{POOL}", f"/pools/{POOL}/heatmap", HEATMAP, "/migrations"),

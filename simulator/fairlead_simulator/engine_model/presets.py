@@ -154,8 +154,8 @@ def preset(name: str) -> EnginePreset:
 
 
 MOST_BUSY = 0.9
-"""Maximum share of an engine's time that prefills are assumed to take when its decode step time is estimated. With a
-larger share, too little time would be left for a meaningful estimate.
+"""Maximum share of an engine's time for prefills in the estimate of its decode step time. With a larger share, too
+little time would be left for decode steps, so the estimate would be meaningless.
 """
 FURTHEST = 20.0
 """Maximum factor by which a model's decode costs may be multiplied or divided. A larger factor would mean that the

@@ -157,7 +157,9 @@ def parameter_path(error: InvalidInput) -> str:
 
 
 def _object(path: Path, place: str) -> Mapping[str, Any]:
-    """Return the YAML object in the file. If there is none, raises InvalidInput, which names the option by `place`."""
+    """Return the YAML object in the file. Raises InvalidInput if the file has none; `place` is the name of the option
+    in the error.
+    """
     try:
         document = read_yaml(path.read_bytes())
     except OSError as error:

@@ -61,8 +61,8 @@ def _against_rate(results: Sequence[CellResult], mode: str) -> Figure:
 
 
 def _balance(results: Sequence[CellResult], mode: str) -> Figure:
-    """Return a plot of hit rate against variation of load, with one point per policy and rate. Points further up and
-    further left are better.
+    """Return a plot of hit rate against the imbalance of load, with one point per policy and rate. A point is better
+    the further up and the further left it is.
     """
     figure = Figure(figsize=(6, 4.5), layout="constrained")
     axes = figure.subplots()

@@ -21,7 +21,7 @@ class Notes:
         self._facts: dict[str, None] = {}
 
     def leave_out(self, what: str, count: int = 1) -> None:
-        """Count requests that are left out. `what` completes the note "3 requests left out …", for example with `that
+        """Count requests that are left out. `what` completes the note "3 requests left out …"; for example, it is `that
         failed`.
         """
         self._left_out[what] += count

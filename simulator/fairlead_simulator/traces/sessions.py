@@ -199,8 +199,8 @@ class SessionFinder:
         return 0
 
     def _share(self, blocks: Sequence[int], number: int) -> None:
-        """Assign the blocks that belong to no session to the session `number`. Mark blocks of another session as
-        belonging to several sessions.
+        """Assign each of the blocks to the session `number` if it belongs to no session yet. Mark the blocks that
+        belong to another session as belonging to several sessions.
         """
         owners = self.owners
         for block in blocks:

@@ -147,8 +147,8 @@ class NodeAgent:
             log.warning("the pods are down, but the Kubernetes API could not be informed: it does not answer")
 
     async def _reconcile(self, pods: list[dict[str, Any]]) -> None:
-        """Process a list of all pods. A pod that is missing from the list was deleted, and so was a pod that only the
-        saved state has.
+        """Process a list of all pods. A pod that is missing from the list was deleted, whether this agent runs it or
+        only the saved state has it.
         """
         present = {pod["metadata"]["uid"] for pod in pods}
         for uid in [uid for uid in self._workers if uid not in present]:

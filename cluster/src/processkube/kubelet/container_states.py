@@ -103,7 +103,7 @@ class PodState:
 def is_terminated(pod: PodSpec, state: PodState) -> bool:
     """Return whether the pod is being deleted and none of its processes runs any more.
 
-    Since version 1.27, a kubelet writes the phase Succeeded or Failed for such a pod before its object is removed
+    A kubelet since version 1.27 writes the phase Succeeded or Failed for such a pod before the Pod object is removed
     (TerminatePod of its status manager).
     """
     return pod.deleted and all(container.process is None for container in state.containers)

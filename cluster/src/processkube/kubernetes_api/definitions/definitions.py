@@ -94,7 +94,7 @@ def _spec_faults(spec: Object) -> Iterator[Cause]:
 
 
 def _version_faults(spec: Object) -> Iterator[Cause]:
-    """Yield the faults of the versions. If a member is equal in all versions, it is checked only once, and the paths of
+    """Yield the faults of the versions. A member that is equal in all versions is checked only once, and the paths of
     its faults name no version.
     """
     versions = spec.get("versions", [])

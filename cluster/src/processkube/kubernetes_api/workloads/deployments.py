@@ -74,7 +74,7 @@ def decide_deployment(
 
 
 class _Look:
-    """Copies of a Deployment and its ReplicaSets, to which one step's changes are made. `plan` returns the changes as
+    """Copies of a Deployment and of its ReplicaSets. A step changes the copies, and `plan` returns the changes as
     writes.
     """
 

@@ -159,8 +159,8 @@ def annotate(deployment: Object, replica_set: Object, revision: int) -> None:
 
 
 def annotate_replicas(deployment: Object, replica_set: Object) -> None:
-    """Record in the ReplicaSet how many replicas the Deployment wants. If the Deployment wants another number later,
-    the difference shows that it was scaled.
+    """Record in the ReplicaSet the number of replicas that the Deployment wants. If the Deployment later wants another
+    number, the recorded number shows that the Deployment was scaled.
     """
     wanted = replicas_of(deployment)
     annotations = replica_set["metadata"].setdefault("annotations", {})
