@@ -115,9 +115,9 @@ def run_ours(options: argparse.Namespace, instances: int, out: Path) -> dict[str
 
 
 def compare_peer(python: Path, trace: Path, workers: int, ours: dict[str, float], repeats: int) -> None:
-    """Replay the trace under the peer's Python, and print both figures.
+    """Replay the trace under the peer's Python, and print the peer's figures beside ours.
 
-    The peer's round robin is compared with ours, its cache-aware router with our other policies.
+    The peer's round robin is compared with our round robin, and its cache-aware router with our other policies.
     """
     command = [str(python), str(Path(__file__).with_name("simulator_peer.py")), str(trace), str(workers), str(repeats)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"DYN_LOG": "error"}

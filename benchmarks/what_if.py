@@ -173,7 +173,7 @@ async def simulated(claimed: Claimed, traffic: Traffic, processes: int) -> tuple
 
 
 def runs_alone(claimed: Claimed, traffic: Traffic) -> None:
-    """Print the CPU seconds of each run when it is run alone, including reading and preparing the requests."""
+    """Run each run alone, and print its CPU seconds. They include reading and preparing the requests."""
     job = SimulationJob(requests=traffic.requests, weight=1.0, target=claimed.target, seed=claimed.seed)
     for run in runs_of(claimed.policies, claimed.rates):
         started = time.process_time()

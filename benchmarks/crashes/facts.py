@@ -1,4 +1,6 @@
-"""The records that each router reports at each tick, and a check of the stored records, which follow from the ticks."""
+"""The records that each router reports at each tick, and a check of the stored records. The ticks determine which
+records must be stored.
+"""
 
 from __future__ import annotations
 

@@ -194,8 +194,8 @@ def counted(sandbox: RunningSandbox, metric: str, **labels: str) -> int:
 
 
 def roles_of(most: int, numbers: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
-    """Return the roles of a pool, each with at most `most` instances. If `numbers` is None, the numbers of instances
-    are not in the roles but in the InferencePoolRole objects.
+    """Return the roles of a pool, each with at most `most` instances. `numbers` has the number of instances by role;
+    None = the roles hold no numbers, because the InferencePoolRole objects hold them.
     """
     return [{"name": role, "minReplicas": 1, "maxReplicas": most, **({"replicas": numbers[role]} if numbers else {})} for role in ROLES]
 

@@ -269,8 +269,8 @@ def _shares(work: Work, jobs: Iterable[Job], begin: float) -> list[float]:
 
 
 class RolledOut(NamedTuple):
-    """The result of a run: the hits as shares of the ideal for each of `WINDOWS`, and how many sessions were handed
-    over and how many requests were refused.
+    """The result of a run: the hits as shares of the ideal for each of `WINDOWS`, the number of sessions that were
+    handed over, and the number of refused requests.
     """
 
     shares: list[float]

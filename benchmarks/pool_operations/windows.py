@@ -18,7 +18,7 @@ MINUTE_SECONDS = 60.0
 SLACK_SECONDS = 45.0
 """Seconds that instances may take to start, warm and drain."""
 INSIDE, OUTSIDE = (3, 1.0), (1, 5.0)
-"""The number of serving instances and the SLO's TTFT in seconds, inside the window and outside."""
+"""The number of serving instances and the TTFT in seconds of the SLO: inside the window, and outside of it."""
 
 
 def run_window(sandbox: RunningSandbox) -> int:

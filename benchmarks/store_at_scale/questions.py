@@ -12,8 +12,8 @@ from urllib.parse import quote, urlencode
 ROOT = Path(__file__).resolve().parents[2]
 POOL = "big/p1"
 HEATMAPS = (("now-6m", "1 s"), ("now-1h", "10 s"), ("now-6h", "1 min"), ("now-24h", "5 min"))
-"""The heatmap ranges that are requested: the begin of each range, which ends now, and the width of a column if a
-heatmap has at most 360 columns.
+"""The heatmap ranges that are requested, as (begin, width of a column). Each range ends now. A column has this width
+because a heatmap has at most 360 columns.
 """
 
 

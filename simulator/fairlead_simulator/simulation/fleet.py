@@ -216,7 +216,7 @@ class Transfers:
         self._events.at(now + seconds, self._fetched, (source, dispatch.instance, job, job.blocks[:count]))
 
     def copy(self, copy: PrefixCopy, scheduler: Scheduler, now: float) -> None:
-        """Transfer the blocks of a shared prefix ahead of requests, so no request waits for the transfer."""
+        """Transfer the blocks of a shared prefix before requests need them, so that no request has to wait."""
         source = self._fleet.instances[copy.source]
         count = source.kv.holds(copy.request.blocks)
         tokens = max(0, count * PREFIX_BLOCK_TOKENS - copy.target_tokens)

@@ -1,8 +1,8 @@
 """One run: jobs, engines and routers on one virtual clock.
 
 Events happen in order of time. Events at the same time happen in the order in which they were planned, so a run depends
-only on its inputs. An engine begins its next step before the router reacts to the results of the last step, as over a
-network.
+only on its inputs. An engine begins its next step before the router reacts to the results of the last step, because in
+a real pool the reaction crosses a network.
 """
 
 from collections.abc import Callable, Container, Sequence

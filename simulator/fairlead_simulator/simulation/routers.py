@@ -69,9 +69,8 @@ class KeptTurns:
 
 
 class Routers:
-    """The schedulers of a run, one per router, each with its own seed. `first` is the scheduler of router 0; if it is
-    None, a new scheduler is made. `see` carries out dispatches and refusals that arrive over connections between
-    routers.
+    """The schedulers of a run, one per router, each with its own seed. `first` is the scheduler of router 0; None =
+    make a new scheduler. `see` carries out the dispatches and refusals that routers send to each other.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ class Fail:
     detected_after_seconds: float = 2.0
     recovered_after_seconds: float | None = None
     """Seconds from the death until the instance serves again, with an empty cache; None = the instance never recovers.
-    If the death is detected later than that, the instance serves again when the death is detected.
+    If the death is detected only after these seconds, the instance serves again when the death is detected.
     """
 
 

@@ -147,7 +147,7 @@ def _evaluate(value: Any, tree: RuleTree, path: str, context: Mapping[str, Any])
 
 
 def _visible_at_root(item: Object) -> Object:
-    """Return the object with only `name` and `generateName` in its metadata, because rules see nothing else there."""
+    """Return the object with only `name` and `generateName` in its metadata. Rules cannot see other metadata."""
     names = {name: value for name, value in item.get("metadata", {}).items() if name in {"name", "generateName"}}
     return {**item, "metadata": names}
 

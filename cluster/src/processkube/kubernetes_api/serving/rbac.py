@@ -1,8 +1,8 @@
 """RBAC: what an account may do, by the Roles and ClusterRoles that are bound to it.
 
-The source is https://kubernetes.io/docs/reference/access-authn-authz/rbac/. One rule is not implemented: an account may
-grant rights that it does not have itself (`escalate`, `bind`). The rules of an aggregated ClusterRole are collected at
-each check; in a cluster, a controller writes them into the ClusterRole.
+The source is https://kubernetes.io/docs/reference/access-authn-authz/rbac/. One rule of Kubernetes is missing: here an
+account can grant rights that it does not have itself, without the verbs `escalate` and `bind`. The rules of an
+aggregated ClusterRole are collected at each check; in a cluster, a controller writes them into the ClusterRole.
 """
 
 from __future__ import annotations

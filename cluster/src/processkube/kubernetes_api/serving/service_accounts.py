@@ -1,8 +1,8 @@
 """Tokens of service accounts. The subresource `token` (TokenRequest) issues them; they are signed, expire, and are
 bound to the account.
 
-A token is a JSON Web Token as in a cluster. But it is signed with a secret of this server, because nobody else verifies
-it.
+A token is a JSON Web Token as in a cluster. Unlike there, it is signed with a secret that only this server has, because
+no other program verifies it.
 """
 
 from __future__ import annotations
