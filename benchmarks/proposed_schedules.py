@@ -196,7 +196,9 @@ def compare_schedules(found: Iterator[World], weeks: int, start_seconds: float) 
 
 
 def read_trace(path: Path) -> World:
-    """Return times of requests as demand, in which the busiest quarter of an hour is work for ten instances."""
+    """Return the demand of the requests at the recorded times. It is scaled so that the busiest quarter of an hour is
+    work for ten instances.
+    """
     with path.open(newline="") as lines:
         times = sorted(at for row in csv.reader(lines) if row and (at := _seconds(row[0])) is not None)
     if not times or times[-1] - times[0] < 4 * WEEK.total_seconds():

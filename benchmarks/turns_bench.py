@@ -54,7 +54,7 @@ class Row:
 
 
 def stage_of(way: str, terms: Terms) -> TurnStage:
-    """Return the two pools with the devices of one way."""
+    """Return the two pools, and the devices that they have in this way."""
     stage = TurnStage(start_seconds=terms.cold, wake_seconds=terms.wake, sleep_seconds=terms.sleep)
     for pool in POOLS:
         claims = [f"gpu-{pool}" if way == "apart" else "gpu"]

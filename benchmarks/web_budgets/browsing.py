@@ -64,8 +64,8 @@ def person(browser: Browser, url: str, session: str) -> BrowserContext:
 
 
 def first_visits(browser: Browser, url: str, session: str, paths: Mapping[str, str]) -> Iterator[Line]:
-    """Yield the bytes on the wire of HTML, style sheets and scripts, with headers, the number of nodes, and the largest
-    paint.
+    """Yield the weight of each page on a first visit: the bytes of HTML, style sheets and scripts on the wire (with
+    headers), the number of nodes, and the time of the largest paint.
     """
     nodes: dict[str, int] = {}
     paints: dict[str, float] = {}

@@ -123,7 +123,7 @@ def fit(
 
 def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int, source: str, on_progress: Progress) -> EngineCosts:
     """Return costs fitted to the first `count` records. The replay also includes later requests that ran at the same
-    time as some of these records, because such requests slow down the fitted ones.
+    time as some of these records, because they slowed these records' requests down.
     """
     ends_at = max(record.ends_at for record in records[:count])
     records = [record for place, record in enumerate(records) if place < count or record.at <= ends_at]

@@ -138,7 +138,7 @@ class PoolChanges:
         return PoolChange(table=next_table(table, entries))
 
     def departures(self, routers: Iterable[PoolScheduler], now: float) -> PlannedChange:
-        """Return an event that removes those draining instances that have no request in any router and are not held."""
+        """Return an event that removes the draining instances that have no request in any router and are not held."""
         busy = {one.instance for scheduler in routers for one in scheduler.in_flight() if one.in_flight}
         return _Departed(at=now, names=tuple(sorted(name for name in self.draining - busy if name not in self._held)))
 
