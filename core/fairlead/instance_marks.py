@@ -11,7 +11,9 @@ POOL_LABEL = "fairlead.dev/pool"
 """The label that names the instance's pool."""
 
 GROUP_LABEL = "fairlead.dev/group-of"
-"""The label that names the pool of each pod of an instance with several nodes; only the leader has `POOL_LABEL` too."""
+"""The label that names the pool on each pod of an instance that spans several nodes. Of these pods, only the leader
+also has `POOL_LABEL`.
+"""
 
 CORDONED_ANNOTATION = "fairlead.dev/cordoned"
 """Set by people. With the value `true` the instance gets no new requests."""

@@ -18,8 +18,8 @@ MOST_VALUES = 100_000
 could make billions.
 """
 MOST_DIGITS = 100
-"""Maximum number of characters of a whole number: more than any usable number has, and fewer than Python refuses to
-read.
+"""Maximum number of characters of a whole number. It is more than any usable number has, and below the limit above
+which Python refuses to read a number.
 """
 
 

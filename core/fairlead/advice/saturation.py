@@ -29,9 +29,9 @@ FRESH_SECONDS = 30.0
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield a finding for each role whose requests miss the objectives and that more instances would help. The
-    simulation of recorded requests decides whether they would help; without a simulation, the rate of arriving work
-    decides.
+    """Yield a finding for each role whose requests miss the objectives, if more instances of the role would help.
+    Whether they would help is decided by the simulation of recorded requests or, without a simulation, by the rate of
+    arriving work.
     """
     found = pool.simulated
     if found is not None and (role := pool.role(found.role)) is not None:

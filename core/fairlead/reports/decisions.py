@@ -131,8 +131,8 @@ class Continuation:
     beginning from the first instance (the source). The fields include the cost of this move.
 
     `why` is the router's name of the source's failure, or `HANDED_OVER`. Before the move, the client had received
-    `carried_tokens` of the answer; the target had to compute a predicted `computed_tokens` of prompt and answer again.
-    `gap_seconds` is the time until the answer continued, None if it did not.
+    `carried_tokens` of the answer. `computed_tokens` is the predicted number of tokens, of prompt and answer, that the
+    target had to compute again. `gap_seconds` is the time until the answer continued, None if it did not.
     """
 
     source: str

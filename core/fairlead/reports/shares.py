@@ -24,8 +24,8 @@ class Apart(StrEnum):
     OTHER_RELEASE = "other-release"
     """The listed routers speak another version of the protocol."""
     AFTER_PREFILL = "after-prefill"
-    """The pool refuses requests after their prefill. Such a refusal needs each decision at once, so the pool's routers
-    do not ask another router.
+    """The pool refuses requests after their prefill. A router must decide about such a refusal at once and cannot wait
+    for the response of another router, so the pool's routers do not ask each other.
     """
 
 

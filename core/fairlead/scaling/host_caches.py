@@ -24,7 +24,9 @@ class HostCache:
 
     @property
     def is_confirmed(self) -> bool:
-        """Return whether the simulated share of hits differs from the predicted share by no more than its error."""
+        """Return whether the simulated share of hits differs from the predicted share by at most `error` plus
+        `TOLERANCE`. False without a simulation.
+        """
         return self.simulated is not None and abs(self.predicted - self.simulated) <= self.error + TOLERANCE
 
     def size_words(self, kv_bytes: float | None) -> str:

@@ -68,7 +68,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Number of instances that a role needs, as fractions; a part is None if it is not computed or not measured."""
+    """The number of instances that a role needs, in parts, not rounded to whole instances. A part is None if it is not
+    computed or not measured.
+    """
 
     for_prompts: float | None = None
     """Instances to prefill the arriving prompts, within the target load."""

@@ -201,7 +201,7 @@ def reach_of(
     engine's KV memory) and from whether it was refused.
 
     `speed` is an instance's prefill speed in tokens per second; `sessions` has the session of each request, if known.
-    Half of the lateness that the percentile allows is reserved for queueing.
+    Half of the late requests that the percentile allows are reserved for requests that are late because they queue.
     """
     beyond = [one is None or one >= ttft_seconds for one in alone]
     fitting = sorted(one for one in alone if one is not None)
@@ -231,8 +231,8 @@ def measured_reach(alone: Sequence[float | None], weights: Sequence[float], ttft
 
     `alone` has the seconds from dispatch to the first token of each request whose instance had no other prompts to
     compute, None for all other requests. Only requests with such a time can count as beyond any number of instances. A
-    request of weight 2 stands for two requests. Half of the lateness that the percentile allows is reserved for
-    queueing.
+    request of weight 2 stands for two requests. Half of the late requests that the percentile allows are reserved for
+    requests that are late because they queue.
     """
     idle = sorted((one, weight) for one, weight in zip(alone, weights, strict=True) if one is not None)
     whole, of_idle = sum(weights), sum(weight for _, weight in idle)

@@ -1,5 +1,5 @@
-"""The server side of one HTTP/2 connection of gRPC: the handling of its frames, and how much of its streams' data is
-sent.
+"""The server side of one HTTP/2 connection of gRPC: handles the frames that arrive, and limits the data that its
+streams send.
 """
 
 from __future__ import annotations

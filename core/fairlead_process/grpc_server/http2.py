@@ -108,7 +108,9 @@ GRPC_HEADERS = b"\x88" + _literal(b"content-type", b"application/grpc")
 
 
 def grpc_trailers(status: int, message: str, *, alone: bool) -> bytes:
-    """Return the header block that ends a call; `alone` if nothing was sent before it."""
+    """Return the header block that ends a call. `alone` means that nothing was sent before it, so that it also contains
+    the headers of the response.
+    """
     block = GRPC_HEADERS if alone else b""
     block += _literal(b"grpc-status", b"%d" % status)
     if message:
