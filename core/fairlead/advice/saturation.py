@@ -79,8 +79,8 @@ def _of_role(pool: PoolSituation, role: SeenRole, remedy: Remedy | None, outcome
 
 
 def _late(served: Served, role: Role) -> tuple[int, int]:
-    """Return two numbers of requests: requests that missed the targets for which the role is responsible, and requests
-    that were judged by these targets.
+    """Return two numbers of requests: requests that missed the role's targets (TTFT for prefill, TPOT for decode, both
+    for the role `both`), and requests that were judged by these targets.
     """
     match role:
         case Role.PREFILL:

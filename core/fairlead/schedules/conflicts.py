@@ -1,4 +1,4 @@
-"""Conflicts: times at which windows of two schedules are open and set the same subject, such as the bounds of one role."""
+"""Conflicts: times at which windows of two schedules are open and set the same subject, such as a role's bounds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
