@@ -105,8 +105,8 @@ def _of_metric(metric: Metric, interval: Interval, looser: Interval, rules: Cana
 
 
 def _worse(metric: Metric, more: float | None, less: float | None) -> list[float | None]:
-    """Return how much worse a metric became, at least, for each direction of change that makes it worse: `more` for a
-    rise, minus `less` for a fall. `more` and `less` are bounds of the change; a bound is None if it is not known.
+    """Return the least amount by which a metric became worse, for each direction of change that makes it worse: `more`
+    for a rise, minus `less` for a fall. `more` and `less` are bounds of the change; a bound is None if it is not known.
     """
     upwards = [more] if metric.sign >= 0 else []
     return [*upwards, None if less is None else -less] if metric.sign <= 0 else upwards

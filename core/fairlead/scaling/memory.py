@@ -126,9 +126,9 @@ def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mappi
 
 
 def _shift_of(declared: Mapping[Role, int], standing: Mapping[Role, int]) -> int:
-    """Return how many instances the ratio controller seems to have moved from decode to prefill (negative = from
-    prefill to decode). Each role's present number suggests a shift; the smaller shift is returned, or 0 if the two have
-    opposite directions.
+    """Return the number of instances that the ratio controller seems to have moved from decode to prefill (negative =
+    from prefill to decode). Each role's present number suggests a shift; the smaller shift is returned, or 0 if the two
+    have opposite directions.
     """
     by_prefill, by_decode = standing[Role.PREFILL] - declared[Role.PREFILL], declared[Role.DECODE] - standing[Role.DECODE]
     least, most = sorted((by_prefill, by_decode))

@@ -39,8 +39,8 @@ NONE_STANDING: Mapping[Role, int] = MappingProxyType({})
 STALE_SECONDS = 60.0
 """Signals older than this are treated as missing."""
 TOLD_AGAIN_SECONDS = 1800.0
-"""A recommendation that is shown to people and is still valid is recorded again every so many seconds. So people can
-distinguish it from an old recommendation of an operator that has stopped.
+"""Interval, in seconds, at which a recommendation is recorded again while it is shown to people and still valid. So
+people can distinguish it from an old recommendation of an operator that has stopped.
 """
 
 
