@@ -96,7 +96,7 @@ class BoundedServer:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return False
             except OSError as error:
-                logger.warning("connections cannot be taken now", extra={"error": str(error)})
+                logger.warning("no new connections can be accepted now", extra={"error": str(error)})
                 self._loop.remove_reader(self._listener.fileno())
                 self._loop.call_later(PAUSE_SECONDS, self._listen)
                 return False

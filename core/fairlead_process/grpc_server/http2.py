@@ -77,12 +77,12 @@ def unpadded(payload: bytes, flags: int) -> bytes:
     start, end = 0, len(payload)
     if flags & PADDED:
         if not payload or payload[0] >= len(payload):
-            raise ConnectionFailed(PROTOCOL_ERROR, "padding longer than its frame")
+            raise ConnectionFailed(PROTOCOL_ERROR, "a frame whose padding is longer than its payload")
         start, end = 1, end - payload[0]
     if flags & HAS_PRIORITY:
         start += 5
         if start > end:
-            raise ConnectionFailed(FRAME_SIZE_ERROR, "no room for the priority")
+            raise ConnectionFailed(FRAME_SIZE_ERROR, "a HEADERS frame that is too short for its priority field")
     return payload[start:end]
 
 
