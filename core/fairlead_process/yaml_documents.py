@@ -1,4 +1,4 @@
-"""Reads YAML that people write as JSON values, in the same way on every version of Python.
+"""Reads YAML documents that people write and returns them as JSON values, in the same way on every version of Python.
 
 PyYAML passes on Python's own messages for impossible dates or very long integers, and its nesting limit depends on the
 interpreter's stack. Here the bounds are fixed and the messages are Fairlead's own.

@@ -137,8 +137,8 @@ class SeenRole:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMoves:
     """Session moves of the last `seconds`. The fields are: the number of moves with a known outcome; the number of
-    these moves that gave no earlier first token than was predicted for staying; the total seconds gained (negative:
-    lost); and the seconds of the move that lost most (`worst_seconds`). `bytes_per_token` is the size of the
+    these moves whose first token did not come earlier than was predicted for staying; the total seconds gained
+    (negative: lost); and the seconds of the move that lost most (`worst_seconds`). `bytes_per_token` is the size of the
     transferred KV blocks by the engines' own count; None if no blocks were transferred or counted.
     """
 

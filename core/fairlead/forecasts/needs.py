@@ -89,8 +89,8 @@ def refill_seconds(held_tokens: float, computed_per_second: float) -> float:
 
 
 def ahead(values: Series, quarters: int) -> Series:
-    """Return, for each quarter of an hour of a week, the largest value from that quarter until `quarters` later. After
-    the week's end, the week begins again.
+    """Return, for each quarter of an hour of a week, the largest value among this quarter and the next `quarters`
+    quarters. The last quarters of the week are followed by its first quarters.
     """
     found: Series = np.max(np.vstack([np.roll(values, -shift) for shift in range(quarters + 1)]), axis=0)
     return found

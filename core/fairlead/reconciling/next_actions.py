@@ -243,8 +243,8 @@ def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]
 
 
 SHARE = 4
-"""A stalled instance is drained only if no more than one in this many of the role's instances, but at least one, is
-then out of service for any reason.
+"""Limits the drains of stalled instances: at most the role's desired number divided by this constant, but at least one,
+may then be out of service for any reason.
 """
 _DRAINED = frozenset({InstanceState.WARMING, InstanceState.SERVING, InstanceState.CORDONED})
 

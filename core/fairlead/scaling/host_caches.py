@@ -5,8 +5,9 @@ prediction.
 from dataclasses import dataclass
 
 TOLERANCE = 0.03
-"""Share of hits by which a prediction may differ from the simulation beyond its error. Only the simulation includes
-running requests, which take room from GPUs, and prefixes held at several instances.
+"""A confirmed prediction of the share of hits may differ from the simulated share by the prediction's error plus this
+share. The tolerance is needed because only the simulation includes running requests, which take room from GPUs, and
+prefixes that several instances hold.
 """
 
 

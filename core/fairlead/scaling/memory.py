@@ -1,4 +1,4 @@
-"""The state that scaling keeps from one round to the next, also over a restart of the operator.
+"""The state that scaling keeps from one round to the next, even if the operator restarts.
 
 The operator keeps a `ScalingMemory` in the pool's `status.scaling`, as JSON. The memory changes only at a comparison
 (every `period` of `spec.scaling` and `spec.ratio`) or a step, so that the status need not be written in every round,

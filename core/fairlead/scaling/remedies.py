@@ -55,8 +55,8 @@ class Reach:
         return self.beyond / self.requests if self.requests else 0.0
 
     def exceeds(self, allowed: float) -> bool:
-        """Return whether the share of requests beyond any number of instances is larger than `allowed`, even after two
-        standard deviations of this share are subtracted.
+        """Return whether more than the share `allowed` of the requests are late with any number of instances. To be
+        certain, two standard deviations are subtracted from the measured share first.
         """
         return self.requests > 0 and self.share - 2 * sqrt(self.share * (1 - self.share) / self.requests) > allowed
 
@@ -255,8 +255,8 @@ def _target_above(seconds: float) -> float:
 
 
 def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ()) -> float:
-    """Return the share by which, in one of twenty cases, the work of another sample of similar requests exceeds the
-    work of this sample.
+    """Return a bound for the random differences of work, as a share: another sample of similar requests has more work
+    by at least this share in one of twenty cases.
 
     Sessions that arrive at random (a compound Poisson process) bring work whose variance is about the sum of squares of
     each session's work. A request without a session counts as its own session.
@@ -273,9 +273,9 @@ def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ())
 
 
 def drop_of(attainment: float, more: float, rate: float, swing: float) -> float:
-    """Return the difference by which the share in time falls if the work grows by the share `swing`. `more` is the
-    share in time at `rate` times the requests. The result is interpolated on the line through both shares and is at
-    most `attainment`.
+    """Return the amount by which the share of requests in time falls if the work grows by the share `swing`.
+    `attainment` is the share in time at the recorded rate, and `more` the share in time at `rate` times the requests.
+    The result is interpolated on the line through both shares and is at most `attainment`.
     """
     return min(attainment, max(0.0, attainment - more) * swing / (rate - 1))
 

@@ -74,8 +74,9 @@ class RoleSignals:
     decode_load: float | None = None
     """Predicted time per output token, including the wait for room in the KV cache, divided by `slo.tpot`."""
     refused_share: float | None = None
-    """Share (0-1) of the arrived requests that were refused because this role has too few instances: by predicted TTFT
-    or in a queue (prefill), by the load of decodes (decode).
+    """Share (0-1) of the arrived requests that were refused because this role has too few instances. For prefill, these
+    are requests refused because of their predicted TTFT or in a queue; for decode, requests refused because of the load
+    of decodes.
     """
     ttft_attainment: float | None = None
     """Share (0-1) of the arrived requests that got their first token within `slo.ttft`; refused requests count as late.
