@@ -167,7 +167,7 @@ def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
 
 
 def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Delete pods that have an outdated template and never served, at once. So a corrected image replaces a broken
+    """Delete at once the pods that have an outdated template and never served. So a corrected image replaces a broken
     image immediately.
     """
     if desired.rollout.halt is not None:

@@ -79,7 +79,8 @@ class KeptFor(StrEnum):
     """The reason why a decision is kept. If several reasons apply, the first reason in this order is recorded."""
 
     ASKED = "asked"
-    """The decision's client asked to keep it (`x-fairlead-explain`), or sampled its trace."""
+    """The client asked to keep the decision about its request (`x-fairlead-explain`), or sampled the request's trace.
+    """
     SESSION = "session"
     """All decisions of the decision's session are kept for some minutes."""
     REFUSED = "refused"
@@ -122,7 +123,7 @@ HANDED_OVER = "drained"
 because it had failed.
 """
 UNREACHED = frozenset({"refused", "unreachable"})
-"""Failures, as routers name them, of instances that accepted no connection and so never received the request."""
+"""The routers' names of failures in which the instance accepted no connection and so never received the request."""
 
 
 @value

@@ -83,8 +83,8 @@ class OthersShare:
 
 
 def share_of_others(router: str, pool: PoolKey, shares: Mapping[str, tuple[PoolShare, float]]) -> OthersShare:
-    """Return the share to send to `router`: the sum of the other routers' newest shares, each given with its age in
-    seconds.
+    """Return the share to send to `router`: the sum of the other routers' newest shares. Each of these shares is given
+    together with its age in seconds.
     """
     others = {name: one for name, one in shares.items() if name != router}
     work: dict[str, InstanceWork] = {}

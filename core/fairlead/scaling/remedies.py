@@ -17,8 +17,8 @@ from fairlead.scaling.host_caches import HostCache
 LEAST_GAIN = 0.02
 """A remedy is offered only if it brings at least this share of all requests in time."""
 _PLATEAU = 0.01
-"""Difference between shares (0-1) of requests served in time, up to which a number of instances counts as equally good
-as the best number.
+"""A number of instances counts as equally good as the best number if its share (0-1) of requests in time is at most
+this much lower.
 """
 _ONE_OF_TWENTY = 1.645
 """Number of standard deviations: a normal variable exceeds its mean by more than this in one of twenty cases."""
