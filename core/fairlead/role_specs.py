@@ -177,8 +177,8 @@ class WarmSpec:
 
 
 _TAKES_NO_TURNS = "!has(self.warm) || !has(self.warm.turns) || "
-"""CEL that is true for a role that takes no turns, followed by `||`. Each rule about roles that take turns begins with
-it.
+"""The beginning of each CEL rule about roles that take turns: an expression that is true for a role that takes no
+turns, and `||`.
 """
 
 

@@ -18,8 +18,8 @@ from fairlead.tables import InstanceEntry
 
 _SIGN = "#"
 _REMEMBERED = 65_536
-"""Maximum number of target names whose parts are cached, enough for all names of a router: each name is divided several
-times per request.
+"""Maximum number of target names whose parts are cached. It is enough for all names of a router. Names are cached
+because the same name is divided several times per request.
 """
 LOST_SECONDS = 10.0
 """Seconds without a report about a rank after which the rank counts as lost, if the engine reported other ranks in this

@@ -149,8 +149,8 @@ class Recommendation:
     requests that arrive during the start.
     """
     expected_prompt_tokens: int | None = None
-    """Number of prompt tokens that will be held when an instance has started, if requests keep arriving at the rate
-    since the first instances were requested.
+    """Number of prompt tokens that routers will hold when an instance has started. It is computed from the rate at
+    which requests have arrived since the first instances were requested.
     """
 
     @property

@@ -45,8 +45,8 @@ class RoleSignals:
     waiting: int
     """Number of requests among `in_flight` that are queued in routers."""
     prompt_tokens_per_second: float
-    """Prompt tokens per second of the requests that arrived for the pool, including refused requests. The same for
-    every role.
+    """Prompt tokens per second of the requests that arrived for the pool, including refused requests. The value is the
+    same for every role.
     """
     requests_per_second: float | None = None
     """Requests per second that arrived for the pool, including refused requests."""
@@ -61,8 +61,8 @@ class RoleSignals:
     output_tokens_per_second: float
     """Arriving requests per second, including refused requests, times their mean output (`mean_output_tokens`)."""
     prefill_tokens_per_second: float | None = None
-    """Prompt tokens per second that one instance computes while it has prompts to compute. None: too few tokens were
-    computed, and scaling ignores prefill times.
+    """Prompt tokens per second that one instance computes while it has prompts to compute. None if too few tokens were
+    computed; scaling then ignores prefill times.
     """
     pending_prefill_tokens: int = 0
     """Uncached prompt tokens queued or dispatched without a first token, now."""
