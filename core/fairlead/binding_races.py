@@ -44,8 +44,8 @@ def judge(change: BindingChange, held: Held) -> Verdict:
     race.
 
     The database may have been restored from a backup that is older than the session. So if the database has never seen
-    the session, a change is accepted whatever version its router knew. For a session in the database, a version above
-    the stored version is not trusted.
+    the session, a change is accepted whatever version its router knew. If the database has the session, a router that
+    knew a version above the stored version does not win with it.
     """
     if held.instance is None:
         return Verdict.BIND if held.version == 0 or change.based_on <= held.version else Verdict.CONFLICT

@@ -68,8 +68,8 @@ def drain_cost(observation: InstanceObservation | None, prefill_tokens_per_secon
 def by_cost(instances: Iterable[str], observations: PoolObservations, prefill_tokens_per_second: float) -> list[tuple[float, str]]:
     """Return the instances with their cost of removal, cheapest first.
 
-    Equal costs are ordered by id, which is unrelated to age. Ordering by age would be worse: the newest instance may be
-    needed capacity, and the oldest has the fullest cache.
+    Instances of equal cost are ordered by id, which is unrelated to age. An order by age would be worse: the newest
+    instance may have been added because capacity is needed, and the oldest has the fullest cache.
     """
     known: Mapping[str, InstanceObservation] = {item.id: item for item in observations.instances}
     return sorted((drain_cost(known.get(instance), prefill_tokens_per_second), instance) for instance in instances)

@@ -116,8 +116,8 @@ class MetricFamily:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsPage:
-    """The families of a page, grouped. `unreadable` counts the lines left out, including those beyond MOST_LINES and
-    the families beyond MOST_FAMILIES.
+    """The families of a page, grouped, at most MOST_FAMILIES. `families_in_all` is their number before this limit.
+    `unreadable` counts the lines that were not read because they are malformed, too long, or beyond MOST_LINES.
     """
 
     families: list[MetricFamily]

@@ -28,8 +28,8 @@ class GatewayKeyFacts:
     """The facts that a router knows about a key. `digest` is the SHA-256 of its secret in hexadecimal; the secret
     itself is not stored.
 
-    A key has 256 random bits, too many to guess. So a fast hash protects the key as well as a slow password hash would,
-    and every request pays for the hash.
+    A key has 256 random bits, too many to guess. So a fast hash protects the key as well as a slow password hash would.
+    A slow hash would delay every request.
 
     `pools` (as `namespace/name`) and `models` are the pools and models to which the key gives access; empty = all.
     `expires_at` is in Unix seconds. A limit that is None does not apply.

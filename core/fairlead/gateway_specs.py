@@ -1,8 +1,9 @@
 """`spec.gateway`: how gateways may send requests to the pool through an InferencePool of the Gateway API Inference
-Extension.
+Extension (GAIE).
 
-That project (GAIE) has a kind of the same name in another API group. Gateways read from that kind which pods they may
-send to, and which endpoint picker chooses a pod for each request; in Fairlead, the routers are the endpoint picker.
+GAIE's InferencePool has the name of Fairlead's kind, but another API group. From a GAIE InferencePool, gateways read to
+which pods they may send requests, and which endpoint picker chooses a pod for each request. In Fairlead, the routers
+are the endpoint picker.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -49,4 +50,6 @@ ONLY_ROUTERS_DIVIDE = Rule(
     field="gateway.failureMode",
     message="gateway.failureMode FailOpen needs the role both: only routers know which instances decode; write FailClose",
 )
-"""The rule that the failure mode FailOpen needs the role `both`."""
+"""The rule that the failure mode FailOpen is allowed only in pools of the role `both`. In other pools, a gateway
+without a router would not know which instances decode.
+"""

@@ -15,8 +15,8 @@ HOLD_SECONDS = 10.0
 it.
 """
 FETCHES_AT_ONCE = 16
-"""Maximum number of sessions of a pool whose blocks one router lets other instances fetch at the same time. Each fetch
-occupies a request in two engines, mostly while it waits in a queue.
+"""Maximum number of sessions of a pool whose blocks are being fetched by other instances at the same time, per router.
+Each fetch occupies a request in two engines, mostly while it waits in a queue.
 """
 
 

@@ -11,7 +11,9 @@ POOL_LABEL = "fairlead.dev/pool"
 """The label that names the instance's pool."""
 
 GROUP_LABEL = "fairlead.dev/group-of"
-"""The label that names the pool of each pod of an instance with several nodes; only the leader has `POOL_LABEL` too."""
+"""The label that names the pool on each pod of an instance that spans several nodes. Of these pods, only the leader
+also has `POOL_LABEL`.
+"""
 
 CORDONED_ANNOTATION = "fairlead.dev/cordoned"
 """Set by people. With the value `true` the instance gets no new requests."""
@@ -42,8 +44,8 @@ DEFAULT_CONTAINER_ANNOTATION = "kubectl.kubernetes.io/default-container"
 
 def engine_container_of(names: Sequence[str], annotations: Mapping[str, str] | None) -> str:
     """Return the name of the container that serves: `engine` if it exists, else the pod's default container, else the
-    first container; empty without containers. The first container may be an injected side-car, and a pod's status lists
-    containers in the order of their names.
+    first container; empty without containers. The order of containers does not show which one serves, because the first
+    may be an injected side-car, and a pod's status lists containers in the order of their names.
     """
     wanted = (ENGINE_CONTAINER, (annotations or {}).get(DEFAULT_CONTAINER_ANNOTATION, ""))
     return next((name for name in wanted if name in names), names[0] if names else "")

@@ -39,7 +39,7 @@ def read_time(text: str, now: datetime) -> datetime:
 
 
 def is_usual(instant: datetime) -> bool:
-    """Return whether the instant is in the years 2000 to 2199. Near the years 1 and 9999, the times one week earlier or
-    later may not exist, nor the same time in another time zone.
+    """Return whether the instant is in the years 2000 to 2199. Callers may shift such an instant by weeks or to another
+    time zone; near the years 1 and 9999, the result might not exist.
     """
     return 2000 <= instant.year < 2200

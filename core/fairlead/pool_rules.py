@@ -1,4 +1,6 @@
-"""The rules between the sections of an InferencePool's spec; rules within a section are in that section's module."""
+"""The rules of an InferencePool's spec that concern several of its sections. A rule within one section is in that
+section's module.
+"""
 
 from collections.abc import Iterator
 from typing import Any

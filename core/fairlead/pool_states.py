@@ -81,8 +81,8 @@ class PoolState:
     annotations: dict[str, str] = field(default_factory=dict)
     changed_by: str
     owners: dict[str, str] = field(default_factory=dict)
-    """Maps members of the spec to their field managers; members without a manager are left out. From these managers,
-    the control API attributes changes that it has not recorded itself.
+    """Maps members of the spec to their field managers; members without a manager are left out. If a member changed and
+    the control API did not make the change, it records the member's manager as the author.
     """
     last_writer: str = ""
     """The field manager that last wrote any part of the spec; empty from operators that do not report it."""
@@ -99,7 +99,7 @@ class PoolState:
     """
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
     objectives: tuple[PriorityClass, ...] = ()
-    """More classes of requests, from InferenceObjectives."""
+    """Priority classes that InferenceObjectives add to the classes of the spec."""
     canary: CanaryFacts | None = None
     """The canary of the rollout in progress, as it appears in the routing table; None without a canary."""
 
@@ -196,8 +196,8 @@ class PoolObservations:
     ended: tuple[EndedInstance, ...] = ()
     """The instances that ended because the PoolState no longer lists them."""
     departed: str = ""
-    """The departure of demand from the pool's forecast, in words; schedules that follow the forecast are then
-    suspended. Empty if demand does not depart.
+    """A sentence about demand that is outside the band of the pool's forecast; empty while demand is within the band.
+    While the text is not empty, schedules that follow the forecast are suspended.
     """
     canary: CanaryVerdict | None = None
     """The newest verdict about the canary's step; None if there is no verdict yet."""
@@ -206,7 +206,7 @@ class PoolObservations:
     last hour.
     """
     record_lacks: str = ""
-    """A warning for people while the control API's database has lost commits within the last day; empty otherwise."""
+    """A warning that the control API's database lost commits within the last day; empty if it did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

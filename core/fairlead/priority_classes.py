@@ -1,8 +1,8 @@
 """Priority classes of a pool: their order, and which clients may use which class. Pure.
 
 A pool declares up to eight classes (`spec.priorityClasses`). A request that names no declared class belongs to the
-class `default`. Unless the pool declares the class `default` differently, that class has priority 0 and may use all of
-every limit; so a pool without declared classes has one class. The priorities follow llm-d's InferenceObjectives: higher
+class `default`. The pool may declare the class `default` itself; otherwise this class has priority 0 and may use all of
+every limit. So a pool without declared classes has one class. The priorities follow llm-d's InferenceObjectives: higher
 first, 0 if no priority is given.
 """
 
@@ -12,7 +12,7 @@ from fairlead.tables import DEFAULT_CLASS, PriorityClass
 
 
 class PriorityClasses:
-    """The priority classes of one routing table. Objects that are equal are interchangeable."""
+    """The priority classes of one routing table: the declared classes, and the class `default`."""
 
     __slots__ = ("_by_name", "_ranks", "are_declared")
 

@@ -10,7 +10,9 @@ from datetime import UTC, datetime, timedelta
 STEP_SECONDS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600)
 """Lengths of steps, ascending."""
 MOST_COVERED = 100
-"""Maximum number of steps in a range. A range of years may have more steps, because there is no longer step."""
+"""Maximum number of steps in a range. Only a range of years, which is too long even for the longest step, may have
+more.
+"""
 BY_MINUTES = timedelta(hours=6)
 """Ranges longer than this are counted in whole hours. Ranges that begin before MINUTES_KEPT are also counted in whole
 hours.
@@ -44,10 +46,10 @@ def rollup_of(seconds: int) -> str:
 
 
 def covered(start: datetime, end: datetime, now: datetime) -> Covered:
-    """Return the whole steps around [start, end). `start` must be before `end`.
+    """Return [start, end), extended to whole steps. `start` must be before `end`.
 
-    The steps are the shortest of which at most MOST_COVERED cover the range. Steps are at least a minute long. They are
-    at least an hour long if the range is longer than BY_MINUTES or begins before MINUTES_KEPT.
+    The result has the shortest steps with which at most MOST_COVERED of them cover the range. Steps are at least a
+    minute long. They are at least an hour long if the range is longer than BY_MINUTES or begins before MINUTES_KEPT.
     """
     early = start < now - MINUTES_KEPT or end - start > BY_MINUTES
     for seconds in (one for one in STEP_SECONDS if one >= (_HOUR if early else _MINUTE)):

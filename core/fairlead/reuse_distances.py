@@ -111,7 +111,8 @@ class ReuseDistances:
 
         A distance counted on a sample is wrong by up to twice the square root of its number of blocks in nineteen of
         twenty cases. So the share's error is the difference between the shares of two cache sizes that are this far
-        apart. The references added for the first blocks have an error as large as their number.
+        apart. The references that are added for the first blocks (`_lacking`) may be wrong by as much as their number;
+        if this error is larger, it is returned.
         """
         if self.sample_rate >= 1.0:
             return 0.0

@@ -65,12 +65,14 @@ POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
 
 
 _PARTS: tuple[tuple[str, frozenset[str]], ...] = (("labels", frozenset()), ("annotations", TEMPLATE_MARKS))
-"""Parts of a template's metadata, each with the names reserved by Fairlead that a template may nevertheless use."""
+"""The parts of a template's metadata in which Fairlead's own names are reserved, each with the reserved names that a
+template may use.
+"""
 
 
 def _reserved(role: Any) -> Iterator[tuple[str, str]]:
-    """Yield, as its path and its name, each label and annotation in a role's templates that is reserved for single
-    pods, where only the operator or people write it.
+    """Yield the path and the name of each reserved label or annotation in a role's templates. Only the operator or
+    people may write it, and only on single pods.
     """
     for field, template in (("template", role.template), ("workerTemplate", role.worker_template)):
         metadata = (template or {}).get("metadata") or {}
@@ -175,8 +177,8 @@ class WarmSpec:
 
 
 _TAKES_NO_TURNS = "!has(self.warm) || !has(self.warm.turns) || "
-"""CEL that is true for a role that takes no turns, followed by `||`. Each rule about roles that take turns begins with
-it.
+"""The beginning of each CEL rule about roles that take turns: an expression that is true for a role that takes no
+turns, and `||`.
 """
 
 

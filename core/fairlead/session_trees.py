@@ -25,8 +25,8 @@ class Link(StrEnum):
     """The relation of a session to its parent."""
 
     SUB_AGENT = "sub-agent"
-    """The parent's agent asked the agent of this session. The session's prompt does not begin with the parent's
-    conversation.
+    """The agent of the parent session started this session to give a part of its work to another agent. The session's
+    prompt does not begin with the parent's conversation.
     """
     FORK = "fork"
     """The session's first prompt continues the parent's conversation."""
@@ -124,8 +124,8 @@ class Prompted(Protocol):
 def may_be_compacted(before: Prompted, after: Prompted) -> bool:
     """Return whether a session's next prompt is much shorter than the previous prompt and begins with the same block.
 
-    A request that does not belong to the conversation can look the same. A later prompt that continues the longer
-    prompt then shows that the context was not compacted.
+    A request that does not belong to the conversation can look the same. In this case, the conversation's next prompt
+    continues the previous, longer prompt, which shows that the context was not compacted.
     """
     shorter = after.prompt_tokens <= COMPACTED_SHARE * before.prompt_tokens
     return shorter and bool(after.blocks) and bool(before.blocks) and after.blocks[0] == before.blocks[0]

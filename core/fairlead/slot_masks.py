@@ -10,8 +10,8 @@ import numpy.typing as npt
 FEW = 8
 """Largest number of set bits for which reading the bits one after the other is cheaper than `bits_of`."""
 KEPT_MASKS = 64
-"""Maximum number of masks with more than `FEW` bits that are cached with their slots: prefixes that many instances hold
-recur often.
+"""Maximum number of masks with more than `FEW` bits that are cached together with their slots. Such masks recur often,
+because many requests have prefixes that many instances hold.
 """
 
 SlotVector = npt.NDArray[np.int64]

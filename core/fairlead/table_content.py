@@ -137,8 +137,8 @@ def outlook(
     opens, if this time is known.
 
     `declared` has the declared number of each role, `wanted` the desired number of the last round, empty before the
-    first round. `stuck` names the instances that cannot start without a change. Prefill instances do not count, because
-    they take no requests without decode instances.
+    first round. `stuck` names the instances that cannot start until somebody changes something, for example the name of
+    their image. Prefill instances do not count, because they take no requests without decode instances.
     """
     instant = datetime.fromtimestamp(now, UTC)
     if not any(wanted.values()) and not _may_serve(spec, declared, instant):
@@ -151,8 +151,8 @@ def outlook(
 
 
 def _may_serve(spec: PoolSpec, declared: Mapping[Role, int], instant: datetime) -> bool:
-    """Return whether the pool can have instances at that time. In mode SLO, a pool that gets instances only when they
-    are needed counts too.
+    """Return whether the pool can have instances at that time. In mode SLO, this includes a pool that has no instance
+    now and gets one when a request arrives.
     """
     windows = in_force(spec.scaling.schedules, instant).bounds
     for role in spec.roles:

@@ -343,7 +343,7 @@ class EngineFacts(EngineSpecFacts):
     sets this number to the tokens in `block_bytes`.
     """
     block_bytes: int = 2048
-    """Bytes of text per routing block: `spec.routing.blockTokens` at the declared bytes per token."""
+    """Bytes of text per routing block: `spec.routing.blockTokens` times the declared bytes per token."""
     metrics_path: str = "/metrics"
     """Path of the Prometheus metrics on the instance's address."""
     kv_usage_metric: str = KV_USAGE_METRICS["vllm"]
@@ -495,8 +495,8 @@ class HoldingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityClass:
-    """An entry of `spec.priorityClasses`: a class of requests, which decides the requests that are served first and the
-    requests that are refused first.
+    """An entry of `spec.priorityClasses`: a class of requests. A request's class determines whether it is served before
+    other requests, and whether it is refused before them.
 
     `fairlead.priority_classes` describes pools without classes.
     """

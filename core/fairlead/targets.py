@@ -18,8 +18,8 @@ from fairlead.tables import InstanceEntry
 
 _SIGN = "#"
 _REMEMBERED = 65_536
-"""Maximum number of target names whose parts are cached, enough for all names of a router: each name is divided several
-times per request.
+"""Maximum number of target names whose parts are cached. It is enough for all names of a router. Names are cached
+because the same name is divided several times per request.
 """
 LOST_SECONDS = 10.0
 """Seconds without a report about a rank after which the rank counts as lost, if the engine reported other ranks in this
@@ -73,8 +73,9 @@ def chosen_rank(key: str, targets: Sequence[str]) -> str:
 class RanksSeen:
     """The data-parallel ranks of one engine, collected from its reports about single ranks.
 
-    An engine may start the numbers of its ranks above 0: with vLLM's hybrid load balancing, an API server reports the
-    whole deployment's numbers for its node's ranks, but counts them from 0 in the request header.
+    The numbers of an engine's ranks in its reports need not begin at 0. With vLLM's hybrid load balancing, the engine
+    on each node numbers its ranks by their position in the whole deployment in its reports, but counts them from 0 in
+    the request header.
     """
 
     __slots__ = ("_first", "_seen_at", "ranks")

@@ -91,7 +91,7 @@ def verified(lines: Iterable[bytes], checks: Checks, key: str | None = None) -> 
 
 def _fault_of_end(head: dict[str, Any], end: dict[str, Any], last: str | None, count: int, checks: Checks, key: str | None) -> str | None:
     if end.get("entries") != count:
-        return f"the file has {count} entries, and was made with {end.get('entries')}"
+        return f"the file has {count} entries, but its end says that it was exported with {end.get('entries')}"
     if end.get("last") != last:
         return "its end does not have the hash of its last entry"
     signer, signature = head.get("key"), end["signature"]
@@ -102,11 +102,11 @@ def _fault_of_end(head: dict[str, Any], end: dict[str, Any], last: str | None, c
     if signature is None:
         return f"it names the key {signer}, and has no signature"
     genuine = isinstance(signer, str) and checks(signer, signature, signed_message(head, last or ""))
-    return None if genuine else "its signature is not that of its key"
+    return None if genuine else "its signature was not made with the key that it names"
 
 
 def _fault_after(documents: Iterator[object]) -> str | None:
-    return "there is more after its signature" if next(documents, None) is not None else None
+    return "the file goes on after its signature" if next(documents, None) is not None else None
 
 
 def _documents(lines: Iterable[bytes]) -> Iterator[Any]:

@@ -23,7 +23,7 @@ LONGEST_LINE = 64 * 1024 * 1024
 
 class TableLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="table"):
     """A pool's routing table (the first or a newer version), and the observed figures of the pool's engines, if any.
-    All routers observed these figures, or they were fitted to the pool's requests.
+    The figures combine the observations of all routers, or were fitted to the pool's requests.
     """
 
     table: RoutingTable

@@ -35,7 +35,7 @@ def post_body(batches: Sequence[bytes], state: RouterState, behind: Sequence[flo
     reports have only the time.
 
     `behind` has, for each batch, the seconds by which the clock that dated the batch is behind the state's clock. Empty
-    = all batches were dated by the state's clock, as the first batch must be.
+    = the state's clock dated all batches. It must have dated the first batch in any case.
     """
     heads = [_encoded(state, _has_plausible_numbers)[1:-1]]
     heads += [b'"sent_at":' + _encoder.encode(state.sent_at - seconds) for seconds in behind[1:] or (0.0,) * (len(batches) - 1)]

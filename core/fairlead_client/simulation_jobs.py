@@ -112,8 +112,8 @@ class SimulatedTarget:
     speed_source: str = ""
     """Source of the prefill speed, in words."""
     decode_step_seconds: float | None = None
-    """Measured seconds per token after the first, with `decoding_instances`, for the requests that are simulated; None
-    if the time was not measured, or other requests are simulated.
+    """Seconds per token after the first, measured on the real pool with `decoding_instances` instances for the requests
+    that are simulated. None if this time was not measured, or if other requests are simulated.
     """
     decode_source: str = ""
     """Source of the decode step time, in words."""

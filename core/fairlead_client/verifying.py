@@ -237,11 +237,15 @@ def _present(session: SessionSummary, last: BindingHistoryItem) -> list[str]:
     if last.released_at is not None:
         return [] if session.instance is None else [f"it is at {session.instance}, but its last holder had ended"]
     found = [
-        f"its {name} is {getattr(session, name)}, but that of its holder is {getattr(last, name)}"
+        f"its {name} is {getattr(session, name)}, but the {name} of its last holder is {getattr(last, name)}"
         for name in ("instance", "version", "reason", "bound_at")
         if getattr(session, name) != getattr(last, name)
     ]
-    return found if last.rank in (None, session.rank) else [*found, f"its rank is {session.rank}, but its holder's is {last.rank}"]
+    return (
+        found
+        if last.rank in (None, session.rank)
+        else [*found, f"its rank is {session.rank}, but the rank of its last holder is {last.rank}"]
+    )
 
 
 def _count(session: SessionSummary, history: list[BindingHistoryItem]) -> list[str]:
@@ -250,4 +254,4 @@ def _count(session: SessionSummary, history: list[BindingHistoryItem]) -> list[s
     """
     moves = sum(holder.migration is not None for holder in history)
     wrong = session.migrations < moves or (history[0].version == 1 and session.migrations != moves)
-    return [f"it has {session.migrations} migrations, its history {moves}"] if wrong else []
+    return [f"it has {session.migrations} migrations, but its history has {moves}"] if wrong else []

@@ -1,7 +1,7 @@
 """Accepts the connections that wait at a listening socket, within the limits of a door.
 
-The event loop's own servers accept all waiting connections in one turn, whatever number of files that needs. They also
-do not count a connection during its TLS handshake.
+The event loop's own servers have no such limits: they accept all waiting connections in one turn, although each needs
+an open file, and they do not count a connection during its TLS handshake.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class BoundedServer:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return False
             except OSError as error:
-                logger.warning("connections cannot be taken now", extra={"error": str(error)})
+                logger.warning("no new connections can be accepted now", extra={"error": str(error)})
                 self._loop.remove_reader(self._listener.fileno())
                 self._loop.call_later(PAUSE_SECONDS, self._listen)
                 return False

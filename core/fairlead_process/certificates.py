@@ -38,7 +38,8 @@ class Certificate:
         return self._context
 
     def trust(self, authorities: str) -> None:
-        """Verify certificates that clients show by these authorities, in PEM, and by no others; a client may show none.
+        """Trust exactly these authorities, given in PEM, when the certificate of a client is verified. A client may
+        also show no certificate.
 
         Raises ssl.SSLError for text that is not PEM; nothing changes then.
         """

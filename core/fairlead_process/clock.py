@@ -14,8 +14,8 @@ def utc_now() -> datetime:
 
 
 def file_age(modified_at: float) -> float:
-    """Return the seconds since a file was written, at `modified_at` by the wall clock; 0 if that time is in the future
-    because the clock was set back.
+    """Return the seconds since a file was written. `modified_at` is the time of the write by the wall clock. The result
+    is 0 if this time is in the future, because the clock was set back.
     """
     return max(0.0, time.time() - modified_at)
 

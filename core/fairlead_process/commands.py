@@ -97,7 +97,7 @@ def require_values(arguments: Sequence[str]) -> None:
         name, equals, value = one.partition("=") if one.startswith("--") else (before, "=", one)
         if equals and not value.strip():
             place = name if name.startswith("-") else f"the argument after {before!r}" if before else "the first argument"
-            raise InvalidInput(place, value, "write a value, or leave it out; the variable it is from may be empty")
+            raise InvalidInput(place, value, "write a value, or leave the option or argument out; a shell variable in it may be empty")
         if not one.isprintable() and any("\ud800" <= sign <= "\udfff" for sign in one):
             raise InvalidInput(before or "the first argument", one, "write text in UTF-8")
 

@@ -20,7 +20,9 @@ from fairlead_process.accepting import BoundedServer
 from fairlead_process.doors import IDLE_SECONDS, STRANGER_SECONDS, Door
 
 MOST_BYTES = 64 * 1024
-"""Maximum number of bytes of the request line and the headers together; one read may exceed it."""
+"""Maximum number of bytes of the request line and the headers together. It is checked after each read, so the last read
+may exceed it.
+"""
 MOST_SECONDS = 30.0
 """Seconds from the connection's start, or from a later request's first byte, within which the headers must be
 complete.

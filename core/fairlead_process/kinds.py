@@ -240,8 +240,8 @@ PORT = Whole("port", 0, 65535)
 
 
 def _is_host(name: str) -> bool:
-    """Return whether the name is an IP address or could be a host's name. Raises ValueError for a name that IDNA cannot
-    write.
+    """Return whether the name is an IP address or could be a host's name. Raises ValueError for a name that cannot be
+    encoded by IDNA.
     """
     if ":" in name:
         return bool(ip_address(name.partition("%")[0]))

@@ -173,8 +173,8 @@ class KubernetesApi:
         """Make one request, with a limit of ten seconds for reads, and return the document in the response; None if the
         response's status is `absent`.
 
-        With a `decoder` for a TypedDict, fields that the caller does not read are skipped; these are most of a list of
-        pods.
+        With a `decoder` for a TypedDict, fields that the caller does not read are skipped. In a list of pods, most
+        fields are skipped.
 
         Raises ClusterUnavailable, ClusterRefused.
         """

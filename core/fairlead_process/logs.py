@@ -62,8 +62,8 @@ class OnlyLogs:
 
 
 class LogLines(logging.Formatter):
-    """Formats each record as one line of text or of JSON. A traceback follows as lines of its own in text and is the
-    member `trace` in JSON.
+    """Formats each record as one line of text or of JSON. In text, the lines of a traceback follow the record's line;
+    in JSON, the traceback is the member `trace`.
     """
 
     def __init__(self, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Reads YAML that people write as JSON values, in the same way on every version of Python.
+"""Reads YAML documents that people write and returns them as JSON values, in the same way on every version of Python.
 
 PyYAML passes on Python's own messages for impossible dates or very long integers, and its nesting limit depends on the
 interpreter's stack. Here the bounds are fixed and the messages are Fairlead's own.
@@ -18,8 +18,8 @@ MOST_VALUES = 100_000
 could make billions.
 """
 MOST_DIGITS = 100
-"""Maximum number of characters of a whole number: more than any usable number has, and fewer than Python refuses to
-read.
+"""Maximum number of characters of a whole number. It is more than any usable number has, and below the limit above
+which Python refuses to read a number.
 """
 
 

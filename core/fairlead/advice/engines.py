@@ -25,7 +25,9 @@ from fairlead.reports.engines import EngineTrouble
 from fairlead.reports.rejections import RejectionReason
 
 AGAIN = 2
-"""Number of losses of one instance within an hour from which the losses count as repeated, not as a coincidence."""
+"""An instance that was lost at least this often within the last hour counts as lost repeatedly. A single loss may be a
+coincidence.
+"""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:

@@ -1,5 +1,5 @@
-"""FigureOff: a figure about a pool's engines (such as bytes per token) that routers use, or would use after a restart,
-has been wrong by more than half for minutes.
+"""FigureOff: a figure about a pool's engines (such as bytes per token) has been wrong by more than half for minutes.
+Either routers use the wrong figure, or the spec declares it and routers would use it after a restart.
 """
 
 from collections.abc import Iterator

@@ -106,8 +106,8 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """A change that can be planned. It has the fields of a plan's request; `words` is a short text for a button, such
-    as `7 replicas`.
+    """A change of the pool that would help. A plan can be made from it: `kind` and `fields` are the contents of the
+    request for the plan. `words` is a short text for a button, such as `7 replicas`.
     """
 
     kind: str
@@ -117,7 +117,7 @@ class Remedy:
     instance: str | None = None
     fields: dict[str, Any] | None = None
     simulation: str | None = None
-    """Id of the simulation that confirms the remedy; its plan shows the simulation too."""
+    """Id of the simulation that confirms the remedy. The plan made from the remedy shows this simulation too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

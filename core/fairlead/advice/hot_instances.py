@@ -13,7 +13,7 @@ from fairlead.scaling.signals import ENOUGH_FINISHED
 
 MUCH = 1.2
 """Multiple of its fair share of the prompt tokens that an instance must have computed to count as hot. A smaller excess
-is normal, so another cause made the instance's requests late.
+is normal and does not explain late requests.
 """
 MOST = 3
 """Maximum number of HotInstance findings per pool: if more instances are hot, the cause is not a single instance."""

@@ -12,8 +12,8 @@ from fairlead.reports.rejections import FOR_PREFILL
 from fairlead.scaling.remedies import Reach, Simulated, enough_time
 
 _MOST = 0.5
-"""Minimum share (0-1) of the refused or late requests whose prompts are too long, from which long prompts count as the
-explanation.
+"""If at least this share (0-1) of the requests that missed the objectives have too-long prompts, long prompts explain
+the pool's late and refused requests.
 """
 
 
@@ -22,7 +22,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
     all requests than the objectives allow to be late.
 
     The simulation shows which prompts are too long. If there is no simulation, or it does not show the problem, the
-    requests that found an idle instance are used instead.
+    finding is based on requests that were late although their instance was idle when they arrived.
     """
     found = pool.simulated
     if found is None or not is_beyond(found):

@@ -1,4 +1,6 @@
-"""LosingMoves: in total, sessions that moved got their first token later than was predicted for staying."""
+"""LosingMoves: the first tokens of sessions that moved came later, in total, than predicted for the case that the
+sessions had stayed.
+"""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,5 @@
-"""PredictionsOff: a router's predictions have a larger error than its other formula has, or than the objectives
-tolerate.
+"""PredictionsOff: the predictions of a pool's routers are too wrong. Either the error of prefill times is larger than
+the objectives tolerate, or a learning policy's model predicts TTFT worse than the router's formula.
 """
 
 from collections.abc import Iterator

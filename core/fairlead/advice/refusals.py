@@ -93,4 +93,6 @@ _CLOSER: Mapping[RejectionReason, Callable[[PoolSituation, _Why], _Why]] = {
     RejectionReason.SCALED_TO_ZERO: _scaled_to_zero,
     RejectionReason.UPSTREAM_FAILED: _failed,
 }
-"""By refusal reason, the function that explains the refusals more precisely from the pool's state."""
+"""Refusal reasons that have a more precise explanation than the usual sentence, each with the function that derives it
+from the pool's state.
+"""

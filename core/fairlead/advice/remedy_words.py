@@ -1,5 +1,5 @@
-"""Writes the remedies of findings and of causes of refusals as text. Remedies come from simulations and from recorded
-requests.
+"""Describes remedies in sentences, for findings and for the causes of refusals. Remedies come from simulations and from
+recorded requests.
 """
 
 from fairlead.advice import wording
@@ -8,8 +8,8 @@ from fairlead.instances import Role
 from fairlead.scaling.remedies import Confirmed, Reach, Simulated, enough_instances, enough_time
 
 WORTH_TELLING = 0.1
-"""Minimum share (0-1) of the refused requests that no number of instances serves in time, from which findings mention
-these requests.
+"""Findings mention the requests that no number of instances serves in time if these are at least this share (0-1) of
+the refused requests.
 """
 
 

@@ -29,9 +29,9 @@ FRESH_SECONDS = 30.0
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield a finding for each role whose requests miss the objectives and that more instances would help. The
-    simulation of recorded requests decides whether they would help; without a simulation, the rate of arriving work
-    decides.
+    """Yield a finding for each role whose requests miss the objectives, if more instances of the role would help.
+    Whether they would help is decided by the simulation of recorded requests or, without a simulation, by the rate of
+    arriving work.
     """
     found = pool.simulated
     if found is not None and (role := pool.role(found.role)) is not None:
@@ -79,8 +79,8 @@ def _of_role(pool: PoolSituation, role: SeenRole, remedy: Remedy | None, outcome
 
 
 def _late(served: Served, role: Role) -> tuple[int, int]:
-    """Return two numbers of requests: requests that missed the targets for which the role is responsible, and requests
-    that were judged by these targets.
+    """Return two numbers of requests: requests that missed the role's targets (TTFT for prefill, TPOT for decode, both
+    for the role `both`), and requests that were judged by these targets.
     """
     match role:
         case Role.PREFILL:

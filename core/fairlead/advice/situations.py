@@ -15,8 +15,8 @@ from fairlead.tables import EarlyRejectionFacts, SloFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Requests of the window. They are counted as judged and as in time, each against both targets together, against
-    TTFT and against TPOT.
+    """Counts of requests in the window. There are three pairs of counts: requests judged and requests in time by both
+    targets together, by TTFT (`ttft_…`) and by TPOT (`tpot_…`).
 
     `prefilled_tokens` are uncached prompt tokens. `failed` counts attempts that failed on the instance, even if another
     instance then served the request.
@@ -74,8 +74,8 @@ class Served:
 
 
 ENOUGH_MINUTES = 5
-"""Minutes an instance must have been observed before advice drains it. They fill a window of five minutes, so caches
-are warm and one burst does not decide.
+"""Minutes for which an instance must have been observed before advice proposes to drain it. After five minutes, caches
+are warm and a single burst does not decide.
 """
 
 
@@ -90,19 +90,19 @@ class SeenMinutes:
     failing: int = 0
 
     def last(self, bad: int) -> bool:
-        """Return whether the instance was observed for long enough, and the number `bad` of bad minutes is more than
-        half of the observed minutes.
+        """Return whether a problem lasts: the instance was observed for at least `ENOUGH_MINUTES`, and more than half
+        of the observed minutes were bad. `bad` is the number of bad minutes.
         """
         return self.had >= ENOUGH_MINUTES and 2 * bad > self.had
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenInstance:
-    """An instance that has not ended. `load` is the larger of two ratios: predicted TTFT by its target and predicted
-    TPOT by its target; None if no latency was measured. `losses` is the number of times that the instance was lost in
-    the last hour. `sessions` is None if the sessions were not counted. `troubles` maps the problems that routers see
-    with the engine to their durations in seconds. `stalled_ranks` are the data-parallel ranks that make no progress
-    while other ranks do. `minutes` counts the good and the bad minutes of the window.
+    """An instance that has not ended. `load` is the larger of two ratios: predicted TTFT divided by its target, and
+    predicted TPOT divided by its target; None if no latency was measured. `losses` is the number of times that the
+    instance was lost in the last hour. `sessions` is None if the sessions were not counted. `troubles` maps the
+    problems that routers see with the engine to their durations in seconds. `stalled_ranks` are the data-parallel ranks
+    that make no progress while other ranks do. `minutes` counts the good and the bad minutes of the window.
     """
 
     id: str
@@ -137,8 +137,8 @@ class SeenRole:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMoves:
     """Session moves of the last `seconds`. The fields are: the number of moves with a known outcome; the number of
-    these moves that gave no earlier first token than was predicted for staying; the total seconds gained (negative:
-    lost); and the seconds of the move that lost most (`worst_seconds`). `bytes_per_token` is the size of the
+    these moves whose first token did not come earlier than was predicted for staying; the total seconds gained
+    (negative: lost); and the seconds of the move that lost most (`worst_seconds`). `bytes_per_token` is the size of the
     transferred KV blocks by the engines' own count; None if no blocks were transferred or counted.
     """
 
@@ -180,8 +180,9 @@ class SeenAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBurn:
-    """An active alert on the error budget. It has the factor by which the budget burns faster than allowed over the
-    long window (`seconds` long), and the requests per second above the allowed rate in that window.
+    """An active alert on the error budget. `burn` is the speed at which the budget is used up over the alert's long
+    window, as a multiple of the allowed speed. `seconds` is the length of that window, and `excess_per_second` the
+    number of requests per second by which misses exceeded the allowed rate in it.
     """
 
     name: str
@@ -233,7 +234,7 @@ class SeenFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenSizing:
-    """The newest simulation of remedies for the pool: requested `age_seconds` ago, about `role`.
+    """The newest simulation of remedies for the pool. It examines the role `role` and was requested `age_seconds` ago.
 
     `is_underway` says whether the simulation still runs; `reason` says why the pool has no simulation. `estimate` is
     the number of instances computed from rates and means at the time of the request. `found` is the result of the last
@@ -294,7 +295,7 @@ class PoolSituation:
     sizing: SeenSizing | None = None
     measured: Reach | None = None
     """Requests that missed the TTFT target although they found an idle instance, according to the routing decisions
-    that were kept in the window. None if there are not too many of them, or if the decisions were not read.
+    that were kept in the window. None if they are few enough for the objectives, or if the decisions were not read.
     """
     moves: SeenMoves = SeenMoves()
     moves_paused: bool = False

@@ -41,8 +41,8 @@ def seconds(value: float) -> str:
 
 
 def not_yet(bad: int, had: int, needed: int) -> str:
-    """Say why the observations do not justify a drain: `bad` of the last `had` minutes were bad, and `needed` bad
-    minutes are required.
+    """Return a clause that says why a drain is not offered yet: fewer than `needed` minutes were observed, or only
+    `bad` of the `had` observed minutes were bad.
     """
     if had < needed:
         return f"; only {amount(had, 'minute', 'are')} on record, and a drain is offered after {needed}"

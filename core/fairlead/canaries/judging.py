@@ -91,7 +91,9 @@ def _shown(metric: Metric, effect: float) -> float:
 
 
 def _of_metric(metric: Metric, interval: Interval, looser: Interval, rules: CanaryRules) -> StepVerdict:
-    """Return the verdict of one metric. `looser` is the metric's interval at the error chance `GOING_ON`."""
+    """Return the verdict of one metric. `interval` decides whether the canary is rolled back. `looser`, whose bounds
+    may be wrong with the higher probability `GOING_ON`, decides whether it goes on.
+    """
     if interval.pairs < LEAST_PAIRS:
         return StepVerdict.WAIT
     stop, go = (log(1 + share) if metric.is_ratio else share for share in (rules.stop_above * metric.stop, rules.go_below * metric.go))
@@ -103,8 +105,8 @@ def _of_metric(metric: Metric, interval: Interval, looser: Interval, rules: Cana
 
 
 def _worse(metric: Metric, more: float | None, less: float | None) -> list[float | None]:
-    """Return the least amount by which a metric is worse, for each direction in which a change of the metric is worse.
-    `more` and `less` are the bounds of the change; a bound is None if it is not known.
+    """Return the least amount by which a metric became worse, for each direction of change that makes it worse: `more`
+    for a rise, minus `less` for a fall. `more` and `less` are bounds of the change; a bound is None if it is not known.
     """
     upwards = [more] if metric.sign >= 0 else []
     return [*upwards, None if less is None else -less] if metric.sign <= 0 else upwards

@@ -2,8 +2,8 @@
 
 A request is compared with the mean of the earlier requests of its stratum in both arms (the canary's sessions and all
 others). A stratum is requests of one class with a similar number of tokens to compute (or of context) and a similar
-number of requests that decode at the same time. A session counts once, with the mean of its first requests: the turns
-of a session are alike, and counting each turn would weigh one session's habit many times.
+number of requests that decode at the same time. A session counts once, with the mean of its first requests. The turns
+of a session are alike, so if each turn counted, long sessions would have too much weight.
 """
 
 from collections import OrderedDict, deque

@@ -19,9 +19,9 @@ class CanaryRules:
     """The limits by which a step of a canary is judged.
 
     A canary is rolled back when it is certain to be worse by more than `stop_above`. It goes on to its next step when
-    it is certain to be worse by less than `go_below`. Both limits are shares (0.02 = 2 % of a latency, 2 points of a
-    share). `false_stops` is the probability, over all metrics, that an equally good revision is rolled back. Cache hits
-    are judged once `warming_seconds` have passed.
+    it is certain to be worse by less than `go_below`. Both limits are fractions: for latencies, 0.02 means 2 % longer;
+    for shares such as the cache hits, it means 2 percentage points. `false_stops` is the probability, over all metrics,
+    that an equally good revision is rolled back. Cache hits are judged once `warming_seconds` have passed.
     """
 
     stop_above: float = 0.02

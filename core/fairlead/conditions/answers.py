@@ -129,9 +129,10 @@ def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
     """Return the share of requests that met the SLO, the words for these requests and their targets, and words for the
     share that met each target alone; None without requests.
 
-    While no request has finished, and with routers older than the operator, only TTFT is judged. The share for TTFT
-    includes requests that still run, and the share for TPOT does not. So the two shares need not agree with the
-    combined share, and the words say which requests each share counts.
+    If the combined share of both targets is not known, only TTFT is judged. This is the case while no request has
+    finished, and with routers of an older version than the operator. The share for TTFT includes requests that still
+    run, and the share for TPOT does not. So the two shares need not agree with the combined share, and the words say
+    which requests each share counts.
     """
     if seen.slo_attainment is None:
         return None if seen.ttft_attainment is None else (seen.ttft_attainment, "of the last 5 minutes met the TTFT target", "")

@@ -226,8 +226,8 @@ class PoolFacts:
     unused_objectives: tuple[str, ...] = ()
     """InferenceObjectives that name a class no request can have, each with the reason."""
     last_heard: LastHeard | None = None
-    """The last response, if the API has not responded lately and the response's shares of requests are still recent;
-    None otherwise.
+    """The API's last response. It is given only while the API does not respond and only if the shares of requests in
+    that response are still recent; None otherwise.
     """
     turn: Turn | None = None
     """The pool's state in taking turns on shared devices; None if the pool takes no turns."""

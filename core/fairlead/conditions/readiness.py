@@ -12,7 +12,7 @@ from fairlead.reports.engines import PASSING
 
 SCALED_TO_ZERO = "ScaledToZero"
 UNTIL_A_REQUEST = " until a request arrives"
-"""The last words of the message about a pool without instances that the next request will wake."""
+"""The end of the message "No instance is desired" if the next request will start an instance."""
 
 
 def ready(facts: PoolFacts, of_instances: Condition) -> Condition:
@@ -127,7 +127,9 @@ def _troubles(facts: PoolFacts) -> str:
 
 
 def _of_engines(found: tuple[InstanceTrouble, ...]) -> str:
-    """Describe, like `_troubles`, the engine problems that routers have found."""
+    """Return words for the engine problems that routers have found: instances grouped by problem, each group with the
+    message about its first instance.
+    """
     lines = []
     for reason in sorted({one.trouble for one in found}):
         of_reason = sorted((one for one in found if one.trouble == reason), key=lambda one: one.instance)

@@ -1,5 +1,5 @@
-"""Prices of instance hours. A declared price is in force until the next declared price. In hours without a declared
-price, the measured price is used.
+"""Prices of instance hours. A price that the spec declares is in force until the spec declares another price or none.
+While the spec declares no price, the measured price of each hour is used.
 """
 
 from collections import defaultdict

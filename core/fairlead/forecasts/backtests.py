@@ -2,8 +2,9 @@
 
 Demand flows as work into one queue per role. A new instance serves after `start_seconds` and computes more slowly until
 its cache is full, because it must compute the tokens that other instances find in their caches. The number of instances
-comes from the product's own pipeline (`fairlead.scaling.targets.step`), once a minute, and the windows are its own
-schedules (`in_force`). Requests of a minute are late if the queue then takes longer than `slo.ttft`.
+comes from the code that scales real pools (`fairlead.scaling.targets.step`), once a minute; open windows are found by
+the code that applies real schedules (`in_force`). Requests of a minute are late if the queue then takes longer than
+`slo.ttft`.
 
 The danger is to mistake a back-test for a simulation of engines. A back-test has no single requests, so random
 variation within a minute makes no request late. Back-tests compare schedules on the same demand; they do not predict
@@ -175,8 +176,9 @@ def _wanted(
     in_time: float,
     now: float,
 ) -> tuple[int, ScalingMemory]:
-    """Return the role's wanted number of instances after one round of the product's own scaling, and the scaling memory
-    after the round. The round sees the role as the single role `both`, because each role is sized by its own work.
+    """Return the role's wanted number of instances after one round of the code that scales real pools, and the scaling
+    memory after the round. The role is passed to that code as the only role of a pool, `both`, because a back-test
+    sizes each role by its own work.
     """
     alone = replace(role, role=Role.BOTH)
     declared = Declared(

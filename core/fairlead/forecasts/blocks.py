@@ -35,7 +35,9 @@ MOST_BLOCKS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Instances per role on these weekdays (Monday = 0), from one quarter of the day until another (0 to 96)."""
+    """The number of instances of each role on these weekdays (Monday = 0) from one time of day until another. `begins`
+    and `ends` count quarters of an hour since midnight (0 to 96).
+    """
 
     days: tuple[int, ...]
     begins: int
@@ -79,8 +81,8 @@ def _grouped(days: NDArray[np.int64], groups: Iterable[tuple[int, ...]], price: 
 
 
 def _cut(wanted: Wanted, price: float) -> tuple[float, list[int]]:
-    """Return the cheapest way to cut a day into blocks: the cuts, after their cost. The cost is the number of instance
-    quarters plus a price for each block.
+    """Return the cost of the cheapest way to cut a day into blocks, and its cuts as quarters of an hour from 0 to 96.
+    The cost is the number of instances × quarters of an hour, plus `price` for each block.
     """
     costs = _costs(wanted)
     best = np.full((MOST_BLOCKS + 1, PER_DAY + 1), np.inf)

@@ -79,8 +79,9 @@ def weekly(wanted: Wanted, start: datetime, zone: ZoneInfo) -> Wanted:
 
 
 def schedules_of(week: Wanted, odd: Mapping[date, Wanted], draft: Draft, start: datetime) -> tuple[dict[str, Any], ...]:
-    """Return the schedules' documents for a week from Monday on (672 columns), and for the calendar's days within the
-    seven days from `start` (96 columns each).
+    """Return the documents of the schedules: the weekly schedules, and the schedules for special days of the calendar
+    within the seven days from `start`. `week` begins on Monday and has 672 columns, one per quarter of an hour; each
+    day in `odd` has 96.
     """
     roles = [one.role for one in draft.roles]
     usual = [_document(block, _cron(block), _name(block), draft) for block in week_in_blocks(week, roles) if _differs(block, draft)]

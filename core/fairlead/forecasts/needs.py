@@ -3,8 +3,8 @@ instances were observed to serve in time.
 
 A role's capacity is the largest demand per second that one of its instances served in quarters of an hour in which the
 pool met its SLO. It is an observed figure, valid for this pool's requests, engine and caches. If the pool never came
-near its limit, the figure is less than an instance can do, and a schedule based on it keeps the pool's number at its
-peak.
+near its limit, an instance can do more than the figure says. A schedule based on such a figure keeps as many instances
+at the peak as the pool has had.
 """
 
 from collections.abc import Mapping
@@ -69,9 +69,8 @@ def _most(values: Series) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lead:
-    """The time, in seconds, by which instances must be requested before the demand. It is the sum of the measured
-    duration of a start and the time in which a new instance computes as many tokens as the other instances' caches
-    hold.
+    """How long before demand rises its instances must be requested. It is the sum of the measured duration of a start
+    and the time in which a new instance computes as many tokens as the other instances' caches hold, both in seconds.
     """
 
     start_seconds: float
@@ -90,8 +89,8 @@ def refill_seconds(held_tokens: float, computed_per_second: float) -> float:
 
 
 def ahead(values: Series, quarters: int) -> Series:
-    """Return, for each quarter of an hour of a week, the largest value from that quarter until `quarters` later. After
-    the week's end, the week begins again.
+    """Return, for each quarter of an hour of a week, the largest value among this quarter and the next `quarters`
+    quarters. The last quarters of the week are followed by its first quarters.
     """
     found: Series = np.max(np.vstack([np.roll(values, -shift) for shift in range(quarters + 1)]), axis=0)
     return found

@@ -30,12 +30,12 @@ from fairlead.schemas.reading import read
 from fairlead.tables import SloFacts
 
 FEWER_LATE = 0.85
-"""A proposal is worth it if its number of late requests is at most this multiple of the number under the present
-schedules, and its instance hours are within `_MORE_HOURS`.
+"""One of two ways in which a proposal is better than the present schedules: its number of late requests is at most this
+multiple of theirs, and its instance hours are within `_MORE_HOURS`.
 """
 LESS_HOURS = 0.9
-"""A proposal is worth it if its instance hours are at most this multiple of the hours under the present schedules, and
-its late requests are within `_AS_LATE`.
+"""One of two ways in which a proposal is better than the present schedules: its instance hours are at most this
+multiple of theirs, and its late requests are within `_AS_LATE`.
 """
 _MORE_HOURS = 1.2
 """Largest multiple of the present instance hours that a proposal may cost if it has fewer late requests."""
@@ -85,8 +85,8 @@ class Week:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """Back-tests of the last week: with scaling by SLO alone, with the present schedules, and with the schedules that a
-    forecast made before that week would have proposed.
+    """Back-tests of the last week with three kinds of scaling: by SLO alone, with the present schedules, and with
+    proposed schedules. The proposal is made from a forecast that uses only data from before that week.
     """
 
     start: datetime

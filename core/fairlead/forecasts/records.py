@@ -88,6 +88,6 @@ def by_days(values: Series, start: datetime, zone: ZoneInfo) -> dict[date, Serie
 
 
 def midnight(at: datetime, zone: ZoneInfo) -> datetime:
-    """Return the last local midnight up to an instant, rounded down to a quarter of an hour in UTC."""
+    """Return the beginning of the local day that contains an instant, in the instant's own time zone."""
     local = at.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     return local.astimezone(at.tzinfo)

@@ -98,7 +98,7 @@ def median_of_weeks(known: Known, day: date) -> Series | None:
 
 
 def at_level(known: Known, day: date) -> Series | None:
-    """Return the median of weeks, multiplied by the level of the last seven recorded days (`level`). So the forecast
+    """Return `median_of_weeks`, multiplied by the level of the last seven recorded days (`level`). So the forecast
     follows demand that grows or shrinks. None if no median is known.
     """
     usual = median_of_weeks(known, day)
@@ -178,8 +178,8 @@ def _floor(known: Known) -> float:
 
 
 def _errors(known: Known, by: Forecaster) -> tuple[float, float]:
-    """Return the lower and the upper quantile of past errors that bound the band. The errors are of forecasts made
-    before each of the last weeks; each error is divided by the forecast plus `_floor`.
+    """Return the lower and the upper limit of the band: two quantiles of the errors of past forecasts. For each of the
+    last weeks, a forecast is made from the data before that week. Each error is divided by the forecast plus `_floor`.
     """
     errors: list[Series] = []
     for day in sorted(known.days)[-7 * _ORIGINS :]:
@@ -208,8 +208,8 @@ def is_odd(day: Series, expected: Series) -> bool:
 
 
 def mean_error(known: Known, by: Forecaster, weeks: int) -> float:
-    """Return the mean absolute error of the forecasts made before each of the last weeks, divided by the mean demand. 0
-    = perfect.
+    """Return the mean absolute error of forecasts for the last weeks, divided by the mean demand; 0 = perfect. Each
+    week's forecast is made from the data before that week.
     """
     off, total = 0.0, 0.0
     for day in sorted(known.days)[-7 * weeks :]:

@@ -36,8 +36,9 @@ class Departure:
 
 
 def departure(bands: Mapping[Role, Band], loads: Mapping[Role, Series], leave_after_seconds: float) -> Departure | None:
-    """Return the first role's departure that lasts at the end of `loads`; None while the demand of all roles is within
-    its band.
+    """Return the departure of the first role whose demand is outside its band at the end of `loads`; None if the demand
+    of no role is. Demand counts as outside once it has been outside for `leave_after_seconds`, and as inside again once
+    it has been inside for as long.
 
     `loads` begin at the same time as `bands`. A quarter of an hour without a record changes nothing.
     """

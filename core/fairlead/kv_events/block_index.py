@@ -60,8 +60,8 @@ class IndexCounts:
     the blocks.
     """
     unnamed: int = 0
-    """Number of blocks stored under a hash without token ids, if no other tier of the source has stored this hash with
-    token ids. So their keys are unknown.
+    """Number of blocks that events stored by their hash alone, without token ids, although no tier of the source knows
+    the hash. The keys of these blocks are unknown.
     """
     unknown_medium: int = 0
     """Number of blocks stored in a medium that no known engine has."""
@@ -76,7 +76,7 @@ class BlockIndex:
     `most_blocks` bounds the blocks of a holding, which is one source in one `Tier` (a source has at most four
     holdings). If there are more blocks, the oldest blocks are dropped. `most_holders`, if given, bounds the number of
     holdings that are kept for one key (llm-d's `podCacheSize`). If there are more holdings, the holding that was added
-    longest ago is dropped; it is then unknown for this key until the engine stores the block again.
+    longest ago is dropped: the index no longer lists it for this key, until the engine stores the block again.
     """
 
     def __init__(self, *, most_blocks: int = MOST_BLOCKS_PER_HOLDING, most_holders: int | None = None) -> None:
@@ -97,9 +97,11 @@ class BlockIndex:
         """A counter that increases whenever a source gets or releases a slot."""
         self._slots: dict[Source, int] = {}
         self._alone = 0
-        """A mask of the bits of all sources that hold blocks in one tier only."""
+        """A mask of the bits of all sources that have only one holding."""
         self._together: tuple[int, ...] = ()
-        """A bit mask for each source that has several holdings, all of them in the GPU."""
+        """A bit mask for each source that has two holdings although it holds no blocks outside the GPU: the blocks in
+        the GPU, and the expected blocks.
+        """
         self._tiered: tuple[TieredSource, ...] = ()
         """An entry for each source that may hold blocks outside the GPU."""
         self._shared: Holding | None = None

@@ -41,7 +41,7 @@ class _Layout:
     version: tuple[int, int]
     """Version of the index's slots and of the set of followed instances."""
     places_of_slots: SlotPlaces
-    """Slot → position of the slot's instance. All slots of instances that are not in the list have one further
+    """Slot → position of the slot's instance. The slots of all instances that are not in the list share one extra
     position.
     """
     heard: npt.NDArray[np.bool_]

@@ -113,8 +113,8 @@ class EngineHashing:
 def recognise(
     sequences: Sequence[Sequence[int]], block_size: int, seen: Collection[BlockHash], seeds: Sequence[str]
 ) -> EngineHashing | None:
-    """Return the engine's hash algorithm and seed, or None. The algorithm fits if some hashes of these token sequences,
-    computed with it, are among the hashes `seen`.
+    """Return the first combination of a hash algorithm and one of the `seeds` that the engine can have used; None if
+    there is none. The engine can have used it if at least one hash of these token sequences is among the hashes `seen`.
 
     64 bits do not agree by chance, so one matching hash is proof.
     """

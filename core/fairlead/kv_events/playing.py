@@ -35,8 +35,8 @@ two clocks is not constant.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """A batch for the index. `segment` is the number of the stretch of the source's batches, without gaps, to which the
-    batch belongs.
+    """A batch for the index. The batches of a source are divided into segments, each without gaps; `segment` is the
+    number of the batch's segment.
     """
 
     time: float

@@ -35,8 +35,8 @@ class Agreement:
     hashing: EngineHashing | None
     """The engine's hash algorithm and seed; None if they could not be determined."""
     unseen_blocks: int
-    """Number of blocks that no recorded event stored but that, as later events show, the cache held at the recording's
-    beginning or stored in batches that the recording lacks.
+    """Number of blocks that the cache held, as later events show, although no recorded event stored them. The cache
+    held them when the recording began, or stored them in batches that the recording lacks.
     """
     sequences: SequenceCounts
     index: IndexCounts

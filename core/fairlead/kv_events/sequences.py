@@ -78,12 +78,14 @@ class SequenceTracker(Generic[Batch]):
         self._asked_stamp: float | None = None
         """Timestamp of the batch before `_asked_at`."""
         self._recognised = True
-        """Whether the replay contained the batch before `_next` unchanged; if not, the engine has restarted."""
+        """Whether the replay contained the batch before `_next` with its known timestamp. If not, the engine has
+        restarted or no longer keeps this batch.
+        """
         self._incomplete = False
         self._taken: tuple[int, float] | None = None
-        """Set if a replay did not contain the batch before `_next`. It has the number that was expected before that
-        replay, and the timestamp of the batch before that number. Batches below that number were applied and are not
-        lost, unless the engine turns out to have restarted.
+        """Set if a replay did not contain the last applied batch; None otherwise. It has the number of the batch that
+        was to be applied next, and the timestamp of the last applied batch. Batches below this number were applied and
+        do not count as lost. But if one of them arrives with a later timestamp, the engine has restarted.
         """
         self.counts = SequenceCounts()
 
@@ -142,10 +144,10 @@ class SequenceTracker(Generic[Batch]):
     def replay_ended(self) -> Step[Batch]:
         """End the replay, either after its end marker or because the caller stopped it.
 
-        An engine that does not have the last applied batch has restarted, or has sent more batches since then than it
-        keeps. Then all batches that the engine has are requested. A long replay may have holes, because vLLM's socket
-        drops batches that a busy reader does not read in time. As long as each replay brings some missing batches, the
-        batches that are still missing are requested again. Otherwise they are lost.
+        If the replay lacks the last applied batch, the engine has restarted, or it no longer keeps that batch. Then all
+        batches that the engine has are requested. A long replay may have holes, because vLLM's socket drops batches
+        that a busy reader does not read in time. As long as each replay brings some missing batches, the batches that
+        are still missing are requested again. Otherwise they are lost.
         """
         if not self._replaying:
             return Step()
@@ -188,7 +190,9 @@ class SequenceTracker(Generic[Batch]):
         self._incomplete = False
 
     def _note_restart(self, number: int, stamp: float) -> None:
-        """Record a restart of the engine: a number that was already taken has arrived with a later timestamp."""
+        """Record a restart of the engine if this batch has the number of an applied batch and a later timestamp than
+        the last applied batch (`_taken`).
+        """
         if self._taken is not None and number < self._taken[0] and stamp > self._taken[1]:
             self._taken = None
             self.counts.restarts += 1

@@ -65,9 +65,9 @@ class _Segment:
 class UnseenBlocks:
     """Finds the unseen blocks of one source.
 
-    The caller passes the source's batches in order twice. First `learn` gets all batches, because a hash means the same
-    block in all of them, but a late batch may show which block it is. Then `read` gets each batch; `begin` is called
-    before every segment.
+    The caller passes all batches of the source twice, in order. In the first pass, `learn` records which block each
+    hash stands for, because a late batch may show the block of a hash that an earlier batch names. In the second pass,
+    `read` gets each batch; `begin` is called before every segment.
     """
 
     def __init__(self, sequences: Sequence[TokenSequence], block_size: int, hashing: EngineHashing | None) -> None:

@@ -48,11 +48,12 @@ class LearningReport:
     """Mean absolute difference between the TTFT that the model predicted for a request and the request's actual TTFT.
     """
     formula_error_seconds: float | None = None
-    """Mean absolute error of the router's own formula, which includes the instance's pace, for the requests of
-    `error_seconds`.
+    """Mean absolute error of the TTFT that the router's own formula predicted, for the same requests as
+    `error_seconds`. The formula includes the instance's pace, which is its measured speed relative to the other
+    instances.
     """
     mean_ttft_seconds: float | None = None
-    """Mean actual TTFT of the requests of `error_seconds`."""
+    """Mean actual TTFT of the requests for which `error_seconds` was computed."""
     drift: float | None = None
     """Distance between the features of recent samples and the features of the training samples, in standard deviations;
     see `Model.drift`.

@@ -12,8 +12,8 @@ class CreationReason(StrEnum):
     POOL_CREATED = "PoolCreated"
     """The pool never had an instance."""
     ADDED = "Added"
-    """The role has fewer instances than desired, and this is not because an instance is being removed or has just
-    ended.
+    """The role has fewer instances than desired, for example after a scale-out. The cause is not that an instance is
+    being removed or has just ended.
     """
     REPLACING = "Replacing"
     """The instance replaces another instance that has ended, is being removed now, or will be removed once this

@@ -46,8 +46,8 @@ def is_current(instance: ObservedInstance, desired: DesiredRole) -> bool:
 
 
 def stays(instance: ObservedInstance, desired: DesiredRole) -> bool:
-    """Return whether a drained instance is left alone. It is left alone if its role still selects it, because then only
-    its workload ends it.
+    """Return whether a drained instance must not be ended by Fairlead. This is the case if it is an adopted pod that
+    its role still selects, because only the pod's workload ends it.
     """
     return desired.adopts and is_current(instance, desired)
 

@@ -80,7 +80,9 @@ def _misplaced(pods: Sequence[ObservedInstance], leaving: Sequence[ObservedInsta
 
 
 def _take_back(plan: RoundPlan, leaving: Sequence[ObservedInstance], count: int) -> None:
-    """Put the first `count` ready pods back into service. Pods that are not ready drain until they are ready."""
+    """Put the first `count` ready pods back into service. A pod that is not ready continues to drain until it is ready
+    and can be put back.
+    """
     ready = [one for one in leaving if one.id not in plan.actions and one.health is PodHealth.READY]
     for instance in ready[:count]:
         plan.end_drain(instance)

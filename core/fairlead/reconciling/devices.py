@@ -74,8 +74,8 @@ class SharedDevices:
         return {user.claim for user in self.users if not user.off}
 
     def last_user(self, claim: str) -> str:
-        """Return the pool that last changed the state of its instance on the device of a claim; empty if no pod uses
-        the claim.
+        """Return the pool of the pod whose state on the device of this claim changed last; empty if no pod uses the
+        claim.
         """
         users = [user for user in self.users if user.claim == claim]
         return max(users, key=lambda user: user.since).pool if users else ""

@@ -98,10 +98,11 @@ def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Ro
 
 
 def _movable(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole, destinations: Mapping[str, Role]) -> int:
-    """Return the number of instances that move from the donor role to the taker role by flips.
+    """Return the number of instances that move from the donor role to the taker role by flips; 0 or less if none may
+    move.
 
-    Instances of the donor role that do not serve are removed instead, and during a rollout instances are replaced, not
-    flipped.
+    Instances of the donor role that do not serve are not moved, because they are removed instead. No instance moves if
+    the roles have different templates, or during a rollout, because the rollout replaces instances.
     """
     if donor.spec_hash != taker.spec_hash or any(outdated(role, plan.live(role.role)) for role in (donor, taker)):
         return 0

@@ -120,8 +120,8 @@ def _is_superseded(instance: ObservedInstance, desired: DesiredPool) -> bool:
 
 
 def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str, Role]) -> None:
-    """Delete instances that are drained, or that have drained for too long. Two kinds of instances are kept: instances
-    that will change their role, and instances that were drained to stay empty.
+    """Delete or put to sleep the instances that are drained, or that have drained for too long. Two kinds of instances
+    are kept: instances that will change their role, and adopted instances that only their workload ends (`stays`).
     """
     for instance in plan.free():
         if instance.state is not InstanceState.DRAINING or instance.id in going_on:
@@ -167,7 +167,7 @@ def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
 
 
 def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Delete pods that have an outdated template and never served, at once. So a corrected image replaces a broken
+    """Delete at once the pods that have an outdated template and never served. So a corrected image replaces a broken
     image immediately.
     """
     if desired.rollout.halt is not None:
@@ -243,7 +243,9 @@ def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]
 
 
 SHARE = 4
-"""One instance in this many may be out of service, for any reason, when a stalled instance of the role is drained."""
+"""Limits the drains of stalled instances: at most the role's desired number divided by this constant, but at least one,
+may then be out of service for any reason.
+"""
 _DRAINED = frozenset({InstanceState.WARMING, InstanceState.SERVING, InstanceState.CORDONED})
 
 

@@ -270,6 +270,6 @@ class ReplicaLimits:
     each failure in a row. A configured backoff that is already longer than this limit is not shortened.
     """
     stable_seconds: float = 600.0
-    """Seconds that an instance must have lived to reset the count of failures in a row, as in the kubelet's crash
-    loop.
+    """If an instance lived for at least this many seconds before it failed, the count of failures in a row begins at 1
+    again, as in the kubelet's crash loop.
     """

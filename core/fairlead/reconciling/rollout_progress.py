@@ -136,7 +136,7 @@ def _goes_on(desired: tuple[DesiredRole, ...], observed: tuple[ObservedInstance,
     """Return whether a rollout without outdated instances is still in progress: an outdated instance still drains, or
     successors do not serve yet.
 
-    Without room for a surge, the last outdated instance goes before its successor is created.
+    The second case occurs if no surge is allowed: the last outdated instance then ends before its successor is created.
     """
     for role in desired:
         here = [item for item in live if item.role is role.role]
@@ -194,8 +194,9 @@ def _stepped(
     observations: PoolObservations | None,
     now: float,
 ) -> Rollout:
-    """Return the rollout, moved on to its next step or marked as rejected if one of these is due. `updated` is the
-    number of updated instances of each role that serve.
+    """Return the rollout after this round: moved on to its next step, marked as rejected, or still in its present step,
+    depending on the judge's verdict and on the time that the step has lasted. `updated` is the number of updated
+    instances of each role that serve.
     """
     step = step_in_force(seen, spec)
     if step is None or spec.canary is None:

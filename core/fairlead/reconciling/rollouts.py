@@ -60,7 +60,8 @@ def strays_to_drain(plan: RoundPlan, desired: DesiredPool, strays: Collection[Ob
     that must continue to serve.
 
     The last stray of each role stays until an instance of each of the pool's roles serves, because prefill and decode
-    instances cannot serve without each other. This does not hold if instances share devices with other pools.
+    instances cannot serve without each other. If instances share devices with other pools, the last stray need not
+    stay.
     """
     serving = {role.role: sum(one.state is InstanceState.SERVING for one in plan.live(role.role)) for role in desired.roles}
     there = Counter(one.role for one in strays if one.state is InstanceState.SERVING and one.draining_since is None)
@@ -103,11 +104,12 @@ def leaving_next(roles: Iterable[DesiredRole], instances: Iterable[ObservedInsta
 
 def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], succeeding: int) -> int:
     """Return the surge: the number of instances that the role may have now in addition to `replicas` and to the
-    successors of requested drains (`succeeding`).
+    successors of requested drains (`succeeding`). It is 0 if the rollout has no instance to replace.
 
-    A surge does not start while outdated instances drain, so that a rollout never adds more pods than its bound. A
-    surge that has started continues while the rollout is halted. If no instance has the present template, no surge has
-    started, and instances above `replicas` are surplus.
+    The surge is at most the spec's bound minus the draining instances, so that a rollout never adds more pods than its
+    bound; but extra instances that already exist may stay. While the rollout is halted, no extra instances are added.
+    Those that exist may stay up to the number of instances with the present template; any further instances above
+    `replicas` are surplus.
     """
     rolling = _to_replace(desired, live)
     if not rolling or desired.replicas == 0:
@@ -139,8 +141,8 @@ def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
 
 
 def templates(plan: RoundPlan, desired: DesiredRole, count: int) -> list[str]:
-    """Return the hashes of the templates of the next `count` instances to create: the present template, unless the
-    rollout is halted or a canary.
+    """Return the hash of the template for each of the next `count` instances to create. This is the present template,
+    unless the rollout is halted or has a canary.
 
     In these two cases, only the allowed number of instances gets the present template; all other instances get the
     former template.

@@ -45,7 +45,7 @@ class RoundPlan:
     creations: list[CreateInstance] = field(default_factory=list)
     scalings: list[ScaleWorkload] = field(default_factory=list)
     failures: dict[Role, list[int]] = field(default_factory=dict)
-    """By role, for each failed instance that this plan removes: the number of failures in a row before its
+    """By role, for each failed instance that this plan removes, the number of consecutive failures to record on its
     replacement.
     """
     claims: list[str] | None = None
@@ -169,7 +169,9 @@ class RoundPlan:
         return [claim for claim in self.claims or () if claim not in used]
 
     def failed(self, role: Role, failures: int) -> None:
-        """Record the number of consecutive failures before the replacement of a failed instance."""
+        """Note that a failed instance of the role is removed. `failures` is the number of consecutive failures to
+        record on its replacement.
+        """
         self.failures[role] = sorted((*self.failures.get(role, []), failures))
 
     def replaceable(self) -> int:

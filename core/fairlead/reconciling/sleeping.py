@@ -73,8 +73,9 @@ def give_back(plan: RoundPlan, desired: DesiredRole, surplus: int) -> int:
 
 
 def keep_in_bounds(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Delete sleeping instances beyond the number that the role keeps, sleeping instances with an outdated template,
-    with a requested drain or with a device that the role no longer uses, and instances that did not wake up in time.
+    """Delete the sleeping instances that the role does not keep, and instances that did not wake up in time. A sleeping
+    instance is not kept if too many instances sleep, if its template is outdated, if a person asked to drain it, or if
+    the role no longer uses its device.
     """
     sleepers = _sleepers(plan, desired)
     for instance in sleepers:

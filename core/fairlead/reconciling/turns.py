@@ -132,8 +132,8 @@ def _is_unsure(now: float, devices: SharedDevices, instance: ObservedInstance) -
 
 
 def give_up(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Drain an instance for each other pool that waits for a device. Drain none if a device is free or becoming free
-    for that pool, or if another pool should release a device first.
+    """Drain one instance for each other pool that waits for a device. No instance is drained for a waiting pool that
+    can use a device which is free or is becoming free, or for which another pool should release a device first.
     """
     devices = desired.devices
     if devices is None or plan.observations is None:

@@ -1,9 +1,9 @@
 """The weight of a new instance on the ring, while other instances' caches are full.
 
-A new instance has an empty cache, so each key that it takes over first costs a whole prefill. It starts with a share of
-its anchors and gets the other anchors in a few steps. The steps are few because each step needs a new routing table. If
-no instance of its role has served longer than the warming lasts, all caches are about equally empty, and the instance
-gets its whole weight at once.
+A new instance has an empty cache. So for each key that it takes over, the first request costs a whole prefill. It
+starts with a share of its anchors and gets the other anchors in a few steps. The steps are few because each step needs
+a new routing table. If no instance of its role has served longer than the warming lasts, all caches are about equally
+empty, and the instance gets its whole weight at once.
 """
 
 from collections.abc import Iterable, Mapping

@@ -9,9 +9,9 @@ from fairlead.tables import PoolKey
 class ArrivalSample:
     """The requests for a pool that arrived at this router in one second, with any outcome.
 
-    Refused requests also count as demand. A request that waits while no instance accepts requests counts when it
-    arrives. A second without a request has no sample. `squares` is the sum over requests of the square of their prompt
-    tokens; None from an older router.
+    Refused requests also count as demand. A request that has to wait because no instance accepts requests is counted in
+    the second of its arrival. A second without a request has no sample. `squares` is the sum over requests of the
+    square of their prompt tokens; None from an older router.
     """
 
     pool: PoolKey

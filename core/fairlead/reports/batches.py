@@ -75,7 +75,7 @@ class Cargo(StrEnum):
 
 
 class RowTime(StrEnum):
-    """The check that the API makes of a row's time when the row arrives.
+    """The kind of time that a row has. It determines how the API checks this time when the row arrives.
 
     Rows of `HISTORY` are kept whatever their age, and an impossible `at` is replaced by the time of arrival. Rows of
     `MOMENT` (with a time `at`), `SECOND` or `MINUTE` are dropped if they are too old or in the future. Rows of `NONE`
@@ -93,8 +93,9 @@ class RowTime(StrEnum):
 class RowKind:
     """The handling of the rows in one field of a report: routers' batching, and the API's checks and storage.
 
-    `kept` names the setting of the retention in days: older rows are not stored. `table` is the table, partitioned by
-    days, that stores the rows unchanged; empty = the rows are stored differently.
+    `kept` is the name of the setting that says for how many days rows are kept; rows that are older when they arrive
+    are not stored. `table` is the table, partitioned by days, that stores the rows unchanged; empty = the rows are
+    stored differently.
     """
 
     cargo: Cargo

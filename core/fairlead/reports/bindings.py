@@ -85,15 +85,15 @@ gains at least the policy's minimum.
 
 TOLD_AS: Mapping[BindingReason, BindingReason] = MappingProxyType({})
 """Maps each reason that routers of the last release do not know to the reason that is sent to these routers instead.
-Routers do not act on the reason.
+The replacement changes nothing in a router, because routers do not act on the reason.
 
 Empty as long as no reason was added since a release.
 """
 
 
 def told_reason(stored: str) -> BindingReason:
-    """Return the reason for a session's placement as a reason that every router knows. Raises ValueError if `stored` is
-    not a reason.
+    """Return the stored reason for a session's placement or, if routers of the last release do not know it, its
+    replacement in `TOLD_AS`. Raises ValueError if `stored` is not a reason.
     """
     reason = BindingReason(stored)
     return TOLD_AS.get(reason, reason)

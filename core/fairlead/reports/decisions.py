@@ -79,7 +79,8 @@ class KeptFor(StrEnum):
     """The reason why a decision is kept. If several reasons apply, the first reason in this order is recorded."""
 
     ASKED = "asked"
-    """The decision's client asked to keep it (`x-fairlead-explain`), or sampled its trace."""
+    """The client asked to keep the decision about its request (`x-fairlead-explain`), or sampled the request's trace.
+    """
     SESSION = "session"
     """All decisions of the decision's session are kept for some minutes."""
     REFUSED = "refused"
@@ -122,7 +123,7 @@ HANDED_OVER = "drained"
 because it had failed.
 """
 UNREACHED = frozenset({"refused", "unreachable"})
-"""Failures, as routers name them, of instances that accepted no connection and so never received the request."""
+"""The routers' names of failures in which the instance accepted no connection and so never received the request."""
 
 
 @value
@@ -131,8 +132,8 @@ class Continuation:
     beginning from the first instance (the source). The fields include the cost of this move.
 
     `why` is the router's name of the source's failure, or `HANDED_OVER`. Before the move, the client had received
-    `carried_tokens` of the answer; the target had to compute a predicted `computed_tokens` of prompt and answer again.
-    `gap_seconds` is the time until the answer continued, None if it did not.
+    `carried_tokens` of the answer. `computed_tokens` is the predicted number of tokens, of prompt and answer, that the
+    target had to compute again. `gap_seconds` is the time until the answer continued, None if it did not.
     """
 
     source: str

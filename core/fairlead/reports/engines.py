@@ -75,9 +75,9 @@ class KnownCache:
     `state` says how completely the instance's KV events were received: `current`, `waiting` (none published yet),
     `replaying`, `incomplete` (some are lost permanently), `disconnected` or `wrong-block-size`. For several
     data-parallel ranks it is the worst state. It is `silent` if the instance publishes no events and the router uses
-    its own history. `answered` is the number of requests that reported the cached tokens of their prompt; `exact` of
-    them were predicted to the token. `believed_tokens` and `cached_tokens` are the sums of predicted and reported
-    tokens, `wrong_tokens` the sum of the requests' absolute errors.
+    its own history. `answered` is the number of requests for which the engine reported the cached tokens of the prompt;
+    for `exact` of these requests, the router predicted exactly this number. `believed_tokens` and `cached_tokens` are
+    the sums of predicted and reported tokens, `wrong_tokens` the sum of the requests' absolute errors.
     """
 
     pool: PoolKey
@@ -115,12 +115,13 @@ class Quantity(StrEnum):
 class LearntFigure:
     """A figure that a router measured on a pool's engines, and how well the figure predicts.
 
-    `learnt` is the mean of the last observations, `declared` the value of the pool's spec (None if it declares none),
-    both in the quantity's unit. `learnt` is based on `samples` prefills, answers or prompts. Errors are the mean
-    absolute errors of the predictions for the last few hundred samples, each predicted before it was measured, as
-    shares (0.1 = 10 %; errors of times are divided by the mean time). `error` is for predictions from the router's
-    figure for all the pool's instances (for token counts, from the figure in use), `declared_error` for predictions
-    from `declared`. `in_use` says whether the router's own predictions use the measured figure.
+    `learnt` is the mean of the last observations (`samples` prefills, answers or prompts), `declared` the value of the
+    pool's spec (None if it declares none), both in the quantity's unit. Each of the last few hundred samples was
+    predicted before it was measured. `error` and `declared_error` are the mean absolute errors of two kinds of
+    predictions, as shares (0.1 = 10 %; errors of times are divided by the mean time). `error`: predictions from the
+    figure that the router measured over all of the pool's instances or, for token counts, from the figure in use.
+    `declared_error`: predictions from `declared`. `in_use` says whether the router's own predictions use the measured
+    figure.
     """
 
     pool: PoolKey
@@ -167,9 +168,10 @@ class EngineMemory:
     """Earlier observations of one instance, for a router that starts. They come from the router's own disk or from the
     control API.
 
-    Ages are as of the Unix time `at`. The prefill speed is in tokens of `counted_by` bytes each. `decode_fit` are the
-    coefficients of the decode step (`fairlead.routing.knowledge.estimators`), if any were fitted. `revisions` are the
-    pool revisions of the observed instances; empty if the caller has already checked that they match.
+    Ages are as of the Unix time `at`. The prefill speed is in tokens per second, where a token stands for `counted_by`
+    bytes of the prompt. `decode_fit` are the coefficients of the decode step (`fairlead.routing.knowledge.estimators`),
+    if any were fitted. `revisions` are the pool revisions of the observed instances; empty if the caller has already
+    checked that they match.
     """
 
     pool: PoolKey

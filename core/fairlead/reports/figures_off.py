@@ -3,11 +3,11 @@
 from fairlead.reports.engines import LearntFigure
 
 OFF = 1.5
-"""Factor above which a figure and its observation differ: the larger value is more than this many times the smaller
-value.
+"""A figure is wrong by more than half if the larger of the figure and its observation is more than this many times the
+smaller.
 """
 LEAST_SAMPLES = 20
-"""Minimum number of prefills, answers or prompts from which a reported figure must have been measured to be judged."""
+"""A reported figure is judged only if it was measured from at least this many prefills, answers or prompts."""
 
 
 def is_off(figure: float | None, observed: float | None) -> bool:

@@ -26,8 +26,8 @@ class MoveCause:
     the prompt tokens held by the target, and by the source · `prefix-outweighed`: the cost of staying, and of moving ·
     `best-score`: the score of the target, and of the source · `hotspot`: the time that the source's queue took, and the
     TTFT target (or the pending work, and the limit) · `queue-full`: the number of waiting requests, and the limit ·
-    `prefix-copied`: the seconds of computing that the copy was expected to save, and its predicted transfer time with
-    the least gain.
+    `prefix-copied`: the seconds of computing that the copy was expected to save, and the sum of its predicted transfer
+    time and the least gain.
     """
 
     trigger: BindingReason
@@ -196,7 +196,7 @@ def with_transfer(move: AnyRecord, transfer: CacheTransfer) -> AnyRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationOutcome:
     """The result of an earlier MigrationRecord or ReRouteRecord: the real TTFT of its request, or why it had none, and
-    whether the KV blocks were transferred; None if no transfer was tried.
+    the transfer of its KV blocks (`transfer`; None if no transfer was tried).
     """
 
     id: str

@@ -24,8 +24,8 @@ class Apart(StrEnum):
     OTHER_RELEASE = "other-release"
     """The listed routers speak another version of the protocol."""
     AFTER_PREFILL = "after-prefill"
-    """The pool refuses requests after their prefill. Such a refusal needs each decision at once, so the pool's routers
-    do not ask another router.
+    """The pool refuses requests after their prefill. A router must decide about such a refusal at once and cannot wait
+    for the response of another router, so the pool's routers do not ask each other.
     """
 
 
@@ -83,8 +83,8 @@ class OthersShare:
 
 
 def share_of_others(router: str, pool: PoolKey, shares: Mapping[str, tuple[PoolShare, float]]) -> OthersShare:
-    """Return the share to send to `router`: the sum of the other routers' newest shares, each given with its age in
-    seconds.
+    """Return the share to send to `router`: the sum of the other routers' newest shares. Each of these shares is given
+    together with its age in seconds.
     """
     others = {name: one for name, one in shares.items() if name != router}
     work: dict[str, InstanceWork] = {}

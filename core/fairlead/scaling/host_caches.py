@@ -5,8 +5,9 @@ prediction.
 from dataclasses import dataclass
 
 TOLERANCE = 0.03
-"""Share of hits by which a prediction may differ from the simulation beyond its error. Only the simulation includes
-running requests, which take room from GPUs, and prefixes held at several instances.
+"""A confirmed prediction of the share of hits may differ from the simulated share by the prediction's error plus this
+share. The tolerance is needed because only the simulation includes running requests, which take room from GPUs, and
+prefixes that several instances hold.
 """
 
 
@@ -24,7 +25,9 @@ class HostCache:
 
     @property
     def is_confirmed(self) -> bool:
-        """Return whether the simulated share of hits differs from the predicted share by no more than its error."""
+        """Return whether the simulated share of hits differs from the predicted share by at most `error` plus
+        `TOLERANCE`. False without a simulation.
+        """
         return self.simulated is not None and abs(self.predicted - self.simulated) <= self.error + TOLERANCE
 
     def size_words(self, kv_bytes: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The state that scaling keeps from one round to the next, also over a restart of the operator.
+"""The state that scaling keeps from one round to the next, even if the operator restarts.
 
 The operator keeps a `ScalingMemory` in the pool's `status.scaling`, as JSON. The memory changes only at a comparison
 (every `period` of `spec.scaling` and `spec.ratio`) or a step, so that the status need not be written in every round,
@@ -110,8 +110,8 @@ def is_plausible(memory: ScalingMemory) -> bool:
 
 
 def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mapping[Role, int], now: float) -> ScalingMemory:
-    """Return the memory, with missing parts filled in from the present numbers; `standing` is empty if nothing was
-    lost.
+    """Return the memory, with missing parts filled in from `standing`, the present number of instances of each role.
+    `standing` is empty if nothing was lost.
 
     The past is unknown, so a whole period passes before a role's next step. If instances had moved between the roles, a
     whole cooldown passes before the next move.
@@ -126,8 +126,9 @@ def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mappi
 
 
 def _shift_of(declared: Mapping[Role, int], standing: Mapping[Role, int]) -> int:
-    """Return the smallest shift between the roles that explains the numbers of both roles, or of one role while the
-    other lacks instances.
+    """Return the number of instances that the ratio controller seems to have moved from decode to prefill (negative =
+    from prefill to decode). Each role's present number suggests a shift; the smaller shift is returned, or 0 if the two
+    have opposite directions.
     """
     by_prefill, by_decode = standing[Role.PREFILL] - declared[Role.PREFILL], declared[Role.DECODE] - standing[Role.DECODE]
     least, most = sorted((by_prefill, by_decode))

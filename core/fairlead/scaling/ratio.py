@@ -171,7 +171,8 @@ def _error(demand: Demand, spec: RatioSpec, row: int) -> float:
     """Return the standard error of the smoothed work after `row` consecutive comparisons that found a move worth it.
     The error shrinks with each further comparison.
 
-    An exponential mean is as precise as a mean over (2 - a) / a figures.
+    With the weight a (`SMOOTHING`), an exponentially smoothed mean is as precise as a plain mean over (2 - a) / a
+    figures.
     """
     figures = max((2 - SMOOTHING) / SMOOTHING, row)
     return demand.error(demand.window_seconds + spec.period_seconds * (figures - 1))

@@ -68,7 +68,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Number of instances that a role needs, as fractions; a part is None if it is not computed or not measured."""
+    """The number of instances that a role needs, in parts, not rounded to whole instances. A part is None if it is not
+    computed or not measured.
+    """
 
     for_prompts: float | None = None
     """Instances to prefill the arriving prompts, within the target load."""
@@ -147,8 +149,8 @@ class Recommendation:
     requests that arrive during the start.
     """
     expected_prompt_tokens: int | None = None
-    """Number of prompt tokens that will be held when an instance has started, if requests keep arriving at the rate
-    since the first instances were requested.
+    """Number of prompt tokens that routers will hold when an instance has started. It is computed from the rate at
+    which requests have arrived since the first instances were requested.
     """
 
     @property

@@ -17,8 +17,8 @@ from fairlead.scaling.host_caches import HostCache
 LEAST_GAIN = 0.02
 """A remedy is offered only if it brings at least this share of all requests in time."""
 _PLATEAU = 0.01
-"""Difference between shares (0-1) of requests served in time, up to which a number of instances counts as equally good
-as the best number.
+"""A number of instances counts as equally good as the best number if its share (0-1) of requests in time is at most
+this much lower.
 """
 _ONE_OF_TWENTY = 1.645
 """Number of standard deviations: a normal variable exceeds its mean by more than this in one of twenty cases."""
@@ -55,8 +55,8 @@ class Reach:
         return self.beyond / self.requests if self.requests else 0.0
 
     def exceeds(self, allowed: float) -> bool:
-        """Return whether the share of requests beyond any number of instances is larger than `allowed`, even after two
-        standard deviations of this share are subtracted.
+        """Return whether more than the share `allowed` of the requests are late with any number of instances. To be
+        certain, two standard deviations are subtracted from the measured share first.
         """
         return self.requests > 0 and self.share - 2 * sqrt(self.share * (1 - self.share) / self.requests) > allowed
 
@@ -201,7 +201,7 @@ def reach_of(
     engine's KV memory) and from whether it was refused.
 
     `speed` is an instance's prefill speed in tokens per second; `sessions` has the session of each request, if known.
-    Half of the lateness that the percentile allows is reserved for queueing.
+    Half of the late requests that the percentile allows are reserved for requests that are late because they queue.
     """
     beyond = [one is None or one >= ttft_seconds for one in alone]
     fitting = sorted(one for one in alone if one is not None)
@@ -231,8 +231,8 @@ def measured_reach(alone: Sequence[float | None], weights: Sequence[float], ttft
 
     `alone` has the seconds from dispatch to the first token of each request whose instance had no other prompts to
     compute, None for all other requests. Only requests with such a time can count as beyond any number of instances. A
-    request of weight 2 stands for two requests. Half of the lateness that the percentile allows is reserved for
-    queueing.
+    request of weight 2 stands for two requests. Half of the late requests that the percentile allows are reserved for
+    requests that are late because they queue.
     """
     idle = sorted((one, weight) for one, weight in zip(alone, weights, strict=True) if one is not None)
     whole, of_idle = sum(weights), sum(weight for _, weight in idle)
@@ -255,8 +255,8 @@ def _target_above(seconds: float) -> float:
 
 
 def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ()) -> float:
-    """Return the share by which, in one of twenty cases, the work of another sample of similar requests exceeds the
-    work of this sample.
+    """Return a bound for the random differences of work, as a share: another sample of similar requests has more work
+    by at least this share in one of twenty cases.
 
     Sessions that arrive at random (a compound Poisson process) bring work whose variance is about the sum of squares of
     each session's work. A request without a session counts as its own session.
@@ -273,9 +273,9 @@ def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ())
 
 
 def drop_of(attainment: float, more: float, rate: float, swing: float) -> float:
-    """Return the difference by which the share in time falls if the work grows by the share `swing`. `more` is the
-    share in time at `rate` times the requests. The result is interpolated on the line through both shares and is at
-    most `attainment`.
+    """Return the amount by which the share of requests in time falls if the work grows by the share `swing`.
+    `attainment` is the share in time at the recorded rate, and `more` the share in time at `rate` times the requests.
+    The result is interpolated on the line through both shares and is at most `attainment`.
     """
     return min(attainment, max(0.0, attainment - more) * swing / (rate - 1))
 

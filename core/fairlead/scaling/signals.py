@@ -45,8 +45,8 @@ class RoleSignals:
     waiting: int
     """Number of requests among `in_flight` that are queued in routers."""
     prompt_tokens_per_second: float
-    """Prompt tokens per second of the requests that arrived for the pool, including refused requests. The same for
-    every role.
+    """Prompt tokens per second of the requests that arrived for the pool, including refused requests. The value is the
+    same for every role.
     """
     requests_per_second: float | None = None
     """Requests per second that arrived for the pool, including refused requests."""
@@ -61,8 +61,8 @@ class RoleSignals:
     output_tokens_per_second: float
     """Arriving requests per second, including refused requests, times their mean output (`mean_output_tokens`)."""
     prefill_tokens_per_second: float | None = None
-    """Prompt tokens per second that one instance computes while it has prompts to compute. None: too few tokens were
-    computed, and scaling ignores prefill times.
+    """Prompt tokens per second that one instance computes while it has prompts to compute. None if too few tokens were
+    computed; scaling then ignores prefill times.
     """
     pending_prefill_tokens: int = 0
     """Uncached prompt tokens queued or dispatched without a first token, now."""
@@ -74,8 +74,9 @@ class RoleSignals:
     decode_load: float | None = None
     """Predicted time per output token, including the wait for room in the KV cache, divided by `slo.tpot`."""
     refused_share: float | None = None
-    """Share (0-1) of the arrived requests that were refused because this role has too few instances: by predicted TTFT
-    or in a queue (prefill), by the load of decodes (decode).
+    """Share (0-1) of the arrived requests that were refused because this role has too few instances. For prefill, these
+    are requests refused because of their predicted TTFT or in a queue; for decode, requests refused because of the load
+    of decodes.
     """
     ttft_attainment: float | None = None
     """Share (0-1) of the arrived requests that got their first token within `slo.ttft`; refused requests count as late.

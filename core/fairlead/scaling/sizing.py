@@ -111,8 +111,9 @@ def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, ref
 
 
 def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
-    """Return the number of instances that decode the arriving outputs with steps of `target_load` of `slo.tpot`. None
-    without a model, or if a request misses the SLO even alone, because more instances would not help it.
+    """Return the number of instances that the arriving outputs keep busy all the time, if a decode step takes the share
+    `target_load` of `slo.tpot`. None without a model, or if a request misses the SLO even alone, because more instances
+    would not help it.
     """
     if signals.output_tokens_per_second == 0 and not signals.in_flight:
         return 0.0
@@ -121,9 +122,9 @@ def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_
 
 
 def running_decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
-    """Return the number of instances that the present decodes need, with the work that was refused because there were
-    too few decode instances. This number reacts sooner than `decode_work`: the output lengths of finished requests
-    describe the past, and long answers finish late.
+    """Return the number of instances that are needed for the present decodes and for the requests that were refused
+    because there are too few decode instances. This number reacts sooner than `decode_work`: the output lengths of
+    finished requests describe the past, and long answers finish late.
     """
     model, fullest = signals.decode_step, _fullest_batch(signals, slo, capacity, target_load)
     if model is None or fullest is None or signals.decode_load is None or signals.decode_context_tokens is None:

@@ -111,7 +111,8 @@ class ScalingSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioSpec:
-    """How many instances of a pool prefill and how many decode, moved one at a time.
+    """The number of a pool's instances that prefill, and the number that decode. Instances move between the two roles
+    one at a time.
 
     A load is a predicted latency over its SLO, smoothed.
     """

@@ -72,8 +72,8 @@ def next_replicas(role: RoleMemory, recommended: int, spec: ScalingSpec, now: fl
 
 
 def stable_number(role: RoleMemory, present: int, recommended: int) -> int:
-    """Return the number that follows the number `present`. It differs from `present` only if all recommendations of the
-    window are above `present`, or all are below it.
+    """Return the stabilised number of instances: the lowest recommendation of its window if all are above `present`,
+    the highest recommendation of its window if all are below `present`, and otherwise `present`.
     """
     low = min((one.replicas for one in role.lowest), default=recommended)
     high = max((one.replicas for one in role.highest), default=recommended)
@@ -81,8 +81,8 @@ def stable_number(role: RoleMemory, present: int, recommended: int) -> int:
 
 
 def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> int:
-    """Return the largest number of instances that a growing role may reach within this period's limit of steps; for a
-    shrinking role, the smallest number. The limit never forces a step in the opposite direction.
+    """Return the number of instances up to which a growing role may grow in this period or, for a shrinking role, down
+    to which it may shrink. The role's present number is always allowed.
     """
     within: list[Step] = [step for step in role.steps if step.at > now - rules.period_seconds]
     begin = role.replicas - sum(step.change for step in within)

@@ -39,8 +39,8 @@ NONE_STANDING: Mapping[Role, int] = MappingProxyType({})
 STALE_SECONDS = 60.0
 """Signals older than this are treated as missing."""
 TOLD_AGAIN_SECONDS = 1800.0
-"""Interval, in seconds, at which a recommendation that people are shown and that is still valid is recorded again. So
-people can distinguish it from a recommendation of an operator that stopped.
+"""Interval, in seconds, at which a recommendation is recorded again while it is shown to people and still valid. So
+people can distinguish it from an old recommendation of an operator that has stopped.
 """
 
 
@@ -261,8 +261,8 @@ def _balanced(
 
 
 def _taken_back(ratio: RatioMemory, move: Move | None, begun: Mapping[Role, RoleMemory], this: _Round) -> list[Recommendation]:
-    """Return a recommendation of the present split, if people were shown a move to a role and this comparison no longer
-    calls for that move. The list is empty otherwise.
+    """Return a recommendation to keep the present split, if people are shown an earlier recommendation of a move that
+    this comparison no longer calls for. Otherwise return an empty list.
     """
     receiver = receiver_of(ratio.told) if stands(ratio.told) else None
     if receiver is None or (move is not None and move.receiver is receiver):
@@ -399,7 +399,9 @@ def sized(
 
 
 def _is_due_again(line: str, before: float | None, now: float) -> bool:
-    """Return whether a recommendation that stands is recorded again, because a half hour began since `before`."""
+    """Return whether a recommendation that is shown to people must be recorded again, because another half hour has
+    begun since it was recorded at `before`.
+    """
     return stands(line) and _begins_half_hour(before, now)
 
 

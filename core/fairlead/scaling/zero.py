@@ -96,8 +96,8 @@ def _while_starting(
 
 
 def _expected(role: RoleMemory, demand: PoolDemand, start_seconds: float | None, now: float) -> int | None:
-    """Return the prompt tokens that will be held when the first instance serves; None unless an instance is starting
-    and has not exceeded the usual start time.
+    """Return the number of prompt tokens that routers will hold when the first instance serves. None if no instance is
+    starting, if the usual start time is unknown, or if the start has already taken that long.
     """
     if start_seconds is None or role.woken is None or not 0 < (passed := now - role.woken.at) < start_seconds:
         return None
@@ -106,8 +106,8 @@ def _expected(role: RoleMemory, demand: PoolDemand, start_seconds: float | None,
 
 
 def _for_held(role: Role, held_prompt_tokens: int, spec: ScalingSpec, capacity: Capacity) -> int:
-    """Return the first number of instances. The needed number of decode instances becomes known only once there are
-    outputs.
+    """Return the number of instances of a role with which a pool at zero starts. For decode it is 1, because the work
+    of decoding is unknown before there are outputs.
     """
     if role is Role.DECODE:
         return 1

@@ -1,4 +1,4 @@
-"""Conflicts: times at which windows of two schedules are open and both set the same subject."""
+"""Conflicts: times at which windows of two schedules are open and set the same subject, such as a role's bounds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ WEEK = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Two windows over the same `subjects` from `begins` to `ends`.
+    """Two windows that both set the `subjects` from `begins` to `ends`.
 
-    `decided_by` is the schedule whose window opened last; None if both opened at once, and a role gets the larger
-    bounds.
+    `decided_by` is the schedule whose window opened last and therefore decides. It is None if both windows opened at
+    the same instant; then the rule of `fairlead.schedules.in_force` decides.
     """
 
     schedule: str

@@ -57,8 +57,8 @@ def open_windows(schedules: Iterable[ScheduleSpec], instant: datetime) -> tuple[
 
 
 def windows_between(schedule: ScheduleSpec, begin: datetime, end: datetime) -> Iterator[Window]:
-    """Yield the windows of a schedule that overlap [begin, end), in order; generated lazily, because a week has up to
-    10,080.
+    """Yield the windows of a schedule that overlap [begin, end), in order; they are generated lazily, because a week
+    has up to 10,080 windows.
     """
     running = open_window(schedule, begin)
     if running is not None:

@@ -141,8 +141,8 @@ _WANTED = {"object": "an object", "array": "a list", "string": "text (in quotes,
 def _check(schema: Mapping[str, Any], value: object, path: str) -> None:
     """Check a value that is kept verbatim against its schema.
 
-    It checks type, required, properties, additionalProperties, maxProperties, items, minItems and minLength; the schema
-    may use only these.
+    The schema may use only these keywords, and all of them are checked: type, required, properties,
+    additionalProperties, maxProperties, items, minItems and minLength.
     """
     kind = schema.get("type")
     if kind is not None and not isinstance(value, _TYPES[kind]):

@@ -107,8 +107,8 @@ class LoginRequest:
 class OidcProvider:
     """The identity provider to which a browser is sent to sign in, with the `client_id` and `scopes` of the request.
 
-    The parameter `iss` of the address to which the provider returns must equal `issuer` if present, and must be present
-    if `tells_issuer` (RFC 9207).
+    The provider returns the browser to an address that may have the parameter `iss`. If it has the parameter, the value
+    must equal `issuer`. If `tells_issuer` is true, it must have the parameter (RFC 9207).
     """
 
     issuer: str

@@ -25,8 +25,8 @@ class AdviceEvidence:
 class Advice:
     """One finding. `subject` distinguishes findings with the same cause in one pool: an instance, a role or a reason.
 
-    `harm` is in `unit`, where possible in requests per second that miss the objectives. `plan` requests a plan that
-    would help, None if no plan would; `plan_words` names it: `7 replicas`.
+    `harm` is in `unit`, where possible in requests per second that miss the objectives. `plan` is the body of a request
+    for a plan that would help, None if no plan would help; `plan_words` names the plan's change: `7 replicas`.
     """
 
     pool: str

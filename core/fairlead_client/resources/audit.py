@@ -46,7 +46,9 @@ class AuditAction(StrEnum):
     POOL_CREATED = "pool.created"
     POOL_SPEC_CHANGED = "pool.spec-changed"
     POOL_CHANGE_ATTRIBUTED = "pool.change-attributed"
-    """The Kubernetes API's audit log named the author of a change that was recorded under its field manager."""
+    """The Kubernetes API's audit log named the person who made a change of a pool. Before, only the change's field
+    manager, such as kubectl, had been recorded as its author.
+    """
     POOL_DELETED = "pool.deleted"
     DATABASE_WENT_BACK = "database.went-back"
     """The database lacks data that it had committed, so tokens and keys whose revocation is lost are valid again."""
@@ -90,8 +92,8 @@ class AuditEntry:
 
     `role` is an AccessRole, `cluster` for an action from outside, or `none` if the caller was not recognized. `chain`
     is the hash that links this entry to the one before it on the same day. For a change made with kubectl, `actor` is
-    its field manager, unless the Kubernetes API's audit log has already named the user; if it names the user later, an
-    entry `pool.change-attributed` follows, because entries are never changed.
+    the user if the Kubernetes API's audit log has already named the user, else the change's field manager. If that log
+    names the user later, a further entry `pool.change-attributed` is added, because entries are never changed.
     """
 
     id: int

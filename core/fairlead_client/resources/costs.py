@@ -96,7 +96,7 @@ class CostSaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport:
-    """The cost of a range of whole hours in UTC; the range ends at the latest now. `unpriced_hours` are hours of
+    """The cost of a range of whole hours in UTC; the range does not end in the future. `unpriced_hours` are hours of
     instances without a price; no amount includes them.
     """
 

@@ -29,9 +29,9 @@ class Quantity(StrEnum):
 class ExpectedFigure:
     """A quantity without the change (`before`) and with the change (`after`): means over the seeds.
 
-    `unknown` is the reason why the figures are not reliable, None if they are reliable. They are reliable if they
-    differ by at most a quarter between both seeds, from the figures at other rates and from the pool's records, and in
-    nine of ten cases from the figures of other samples of such requests.
+    `unknown` is the reason why the figures are not reliable, None if they are reliable. They are reliable if four
+    differences are at most a quarter: the difference between both seeds, from the figures at other rates, from the
+    pool's records and, in nine of ten cases, from the figures of other samples of such requests.
     """
 
     quantity: Quantity
@@ -46,9 +46,9 @@ class PlanExpectation:
 
     `reason` says in words why the effect is not known. The first half of the `requests`, recorded from `start` to
     `end`, warms the simulated pool up. Then the change is made, and `figures` are over the other half, which took
-    `measured_seconds` when it was recorded. `done` of `total` requests are simulated, over all runs: with each seed
-    without and with the change, and with the change at the recorded request rate times each of `rates`. `notes`
-    describe omissions and assumptions.
+    `measured_seconds` when it was recorded. `done` of `total` requests are simulated, over all runs. For each seed,
+    there is a run without the change and a run with it. Further runs have the change and the recorded request rate,
+    multiplied by each of `rates`. `notes` describe omissions and assumptions.
     """
 
     plan: str

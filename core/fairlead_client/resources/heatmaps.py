@@ -32,11 +32,11 @@ class Heatmap:
     `metric` is one of METRICS. `group` is the subject of a row: an `instance`, or all instances of a `role` or `node`.
     Columns are `step_seconds` wide from `start`; a cell is the maximum (or mean) of the values in its seconds.
     `maximum` is the top of the colour scale: the largest value or, if that is larger, the limit; 1 for shares. `sort`
-    is the order of the rows, never `auto`.
+    is the order of the rows; instead of `auto`, it is the order that was chosen.
 
     `rows_total` counts all rows; `rows` holds fewer only if there are more than can be shown. `migrations_total` counts
-    all migrations of the range. `migrations` leaves out migrations within one row. If there are more combinations of
-    rows and columns than can be shown, it has only the most frequent ones.
+    all migrations of the range. `migrations` leaves out migrations within one row. If more combinations of rows and
+    columns have migrations than can be shown, only the combinations with the most migrations are in the list.
     """
 
     pool: str

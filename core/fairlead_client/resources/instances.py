@@ -144,9 +144,9 @@ class HeldSession:
 class SessionsHeld:
     """The sessions that are bound to this instance: the ten sessions with the largest contexts.
 
-    `counted` sessions, the most recently seen, were counted, with `context_tokens` in total; `complete` says whether
-    these are all sessions. A context is the number of tokens of its session's requests; only the engine knows how much
-    of the context is still in its KV cache.
+    Only the most recently seen sessions were counted: `counted` is their number, `context_tokens` the total of their
+    contexts, and `complete` says whether these are all sessions. A context is the number of tokens of its session's
+    requests; only the engine knows how much of the context is still in its KV cache.
     """
 
     counted: int

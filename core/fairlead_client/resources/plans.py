@@ -79,8 +79,8 @@ class PlanEffect:
     Sessions of a removed instance move to other instances, or are lost (`sessions_lost`) if no instance is left.
     `warnings` name losses for users, caches or targets, `notes` other consequences of the change.
     `predicted_attainment` is the share of requests whose TTFT and TPOT would be in time, `predicted_refusals` the share
-    that would be refused early, both as `prediction_basis` says; None if there is no traffic or the change does not
-    affect it.
+    that would be refused early; `prediction_basis` says how they were predicted. A share is None if there is no
+    traffic, or if the change does not affect the share.
     """
 
     instances_added: int = 0

@@ -10,7 +10,7 @@ from fairlead.routing.contracts.catalogues import RingUse
 class RingInstance:
     """An instance's part of the ring: the number of its points (`anchors`) on each of two rings, and its share (0-1) of
     the keys, as the mean over both. `fair_share` is its share of all anchors. `share_after` is the share after the
-    proposed change, None without one.
+    proposed change, None if no change is proposed.
     """
 
     id: str
@@ -55,7 +55,7 @@ class Ring:
     """The ring of the pool's present routing table.
 
     `imbalance` is the excess of the largest share over its fair share (0.1 = a tenth), None if no instance is on the
-    ring. `change` is the effect of the proposed change, None without one.
+    ring. `change` is the effect of the proposed change, None if no change is proposed.
     """
 
     pool: str

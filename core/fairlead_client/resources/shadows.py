@@ -14,9 +14,9 @@ class ShadowFigures:
     prompt were cached there; both are None if there is no such request. Errors are standard errors of the mean, counted
     by sessions, because requests of a session are alike; None with fewer than two sessions.
 
-    Both predictions are the router's, by one formula. `off_seconds` is the formula's mean error, in either direction,
-    for the instances that did serve; None if no such first token was seen. The TTFT at the shadow's choice was never
-    observed.
+    Both predictions are the router's, by one formula. `off_seconds` is the formula's mean absolute error for the
+    instances that served the requests; None if no first token of these requests was seen. The TTFT at the shadow's
+    choice was never observed.
     """
 
     policy: str

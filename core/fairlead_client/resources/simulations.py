@@ -52,9 +52,9 @@ class SimulatedPolicy:
 class TraceRequest:
     """A request of an uploaded trace, in the fields of Mooncake's traces.
 
-    `timestamp` is in milliseconds. `hash_ids` has an id for each 512 tokens of the prompt, the last block usually
-    partial: equal ids mean equal text up to and including that block. Requests without a `session_id` belong to the
-    session that their ids show.
+    `timestamp` is in milliseconds. `hash_ids` has an id for each block of 512 tokens of the prompt; the last block
+    usually has fewer tokens. Equal ids mean equal text up to and including that block. Requests without a `session_id`
+    belong to the session that their ids show.
     """
 
     timestamp: float

@@ -142,12 +142,13 @@ class SessionTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkTime:
-    """Measured quantiles of the time between the end of a session's response and the session's next turn. They are over
-    all such times with one tenant and one tool.
+    """Measured quantiles of the time between the end of a session's response and the session's next turn, for one
+    tenant and one tool.
 
-    `tenant` is the id of a key, "" for clients without one. `tool` is the tool whose result was in the next turn. It is
-    "" if there was no such tool: a person thought, or the client does not show its tools. If there are too many tools,
-    one row adds up the least frequent ones: `other_tools` counts them, and `tool` is "".
+    `tenant` is the id of a key, "" for clients without one. `tool` is the tool whose result was in the next turn. If
+    there are too many tools, one row covers the least frequent tools together: its `tool` is "", and `other_tools` is
+    the number of these tools. In any other row, `tool` "" means that the next turn contained no tool's result: a person
+    thought, or the client does not show its tools.
     """
 
     tenant: str

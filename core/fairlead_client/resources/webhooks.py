@@ -82,8 +82,8 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeAttempt:
-    """One attempt to deliver a notice. `status` is the receiver's, if it responded; `problem` is the reason why the
-    attempt counts as failed, None if the notice was delivered.
+    """One attempt to deliver a notice. `status` is the HTTP status of the receiver's response, if it responded;
+    `problem` is the reason why the attempt counts as failed, None if the notice was delivered.
     """
 
     at: datetime

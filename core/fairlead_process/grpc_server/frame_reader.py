@@ -23,8 +23,8 @@ _OF_HEADERS = (HEADERS, CONTINUATION)
 
 class FrameReader:
     """Reads the bytes of one connection. The callback `began` gets the stream, the flags and the whole block of
-    headers; the callback `came` gets each other frame. A violation of the protocol raises ConnectionFailed, and nothing
-    may be read after it.
+    headers; the callback `came` gets each frame that has no headers. A violation of the protocol raises
+    ConnectionFailed, and nothing may be read after it.
     """
 
     __slots__ = ("_began", "_block", "_came", "_needed", "_place", "_rest", "_turn", "is_greeted")

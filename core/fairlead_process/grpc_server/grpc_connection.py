@@ -1,5 +1,5 @@
-"""The server side of one HTTP/2 connection of gRPC: the handling of its frames, and how much of its streams' data is
-sent.
+"""The server side of one HTTP/2 connection of gRPC: handles the frames that arrive, and limits the data that its
+streams send.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ class GrpcConnection(asyncio.Protocol):
             self._take_data(flags, number, payload)
         elif kind == http2.RST_STREAM:
             if len(payload) != 4 or not 0 < number <= self._highest_stream:
-                raise ConnectionFailed(http2.PROTOCOL_ERROR, "a reset of no stream")
+                raise ConnectionFailed(http2.PROTOCOL_ERROR, "an RST_STREAM frame of a wrong length, or for a stream that was never begun")
             stream = self._streams.pop(number, None)
             if stream is not None:
                 self._count_reset()
@@ -316,7 +316,7 @@ class GrpcConnection(asyncio.Protocol):
             self._take_settings(flags, number, payload)
         elif kind == http2.PING:
             if len(payload) != 8 or number:
-                raise ConnectionFailed(http2.FRAME_SIZE_ERROR, "a ping of another size")
+                raise ConnectionFailed(http2.FRAME_SIZE_ERROR, "a PING frame of a wrong length, or for a stream")
             if not flags & http2.ACK:
                 self.push(http2.frame(http2.PING, http2.ACK, 0, payload))
         elif kind == http2.PUSH_PROMISE:
@@ -338,7 +338,7 @@ class GrpcConnection(asyncio.Protocol):
         if self._leaving:
             self._refused += 1
             if self._refused > MOST_REFUSED:
-                raise ConnectionFailed(http2.ENHANCE_YOUR_CALM, "streams after a GOAWAY, without end")
+                raise ConnectionFailed(http2.ENHANCE_YOUR_CALM, "too many new streams after a GOAWAY")
 
     def _take_data(self, flags: int, number: int, payload: bytes) -> None:
         size = len(payload)
@@ -366,7 +366,7 @@ class GrpcConnection(asyncio.Protocol):
         if number <= self._highest_stream:
             return  # of a stream that has ended here
         if not number % 2:
-            raise ConnectionFailed(http2.PROTOCOL_ERROR, f"stream {number} is not one that a client may open")
+            raise ConnectionFailed(http2.PROTOCOL_ERROR, f"stream {number} has a number that a client may not use for a new stream")
         self._highest_stream = number
         if not self._leaving:
             self._last_stream = number
@@ -387,7 +387,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def _take_window(self, number: int, payload: bytes) -> None:
         if len(payload) != 4:
-            raise ConnectionFailed(http2.FRAME_SIZE_ERROR, "a window update of another size")
+            raise ConnectionFailed(http2.FRAME_SIZE_ERROR, "a WINDOW_UPDATE frame that is not four bytes long")
         increment = int.from_bytes(payload, "big") & 0x7FFFFFFF
         if not number:
             self._send_window += increment
@@ -404,7 +404,7 @@ class GrpcConnection(asyncio.Protocol):
         if flags & http2.ACK:
             return
         if number or len(payload) % 6:
-            raise ConnectionFailed(http2.FRAME_SIZE_ERROR, "settings of another size")
+            raise ConnectionFailed(http2.FRAME_SIZE_ERROR, "a SETTINGS frame of a wrong length, or for a stream")
         for start in range(0, len(payload), 6):
             setting, value = int.from_bytes(payload[start : start + 2], "big"), int.from_bytes(payload[start + 2 : start + 6], "big")
             if setting == http2.SETTING_WINDOW:
@@ -412,13 +412,13 @@ class GrpcConnection(asyncio.Protocol):
                     raise ConnectionFailed(http2.FLOW_CONTROL_ERROR, "an impossible window")
                 self._window_changes += 1
                 if self._window_changes > MOST_WINDOW_CHANGES:
-                    raise ConnectionFailed(http2.ENHANCE_YOUR_CALM, "too many settings of the window")
+                    raise ConnectionFailed(http2.ENHANCE_YOUR_CALM, "too many changes of the streams' window")
                 for stream in self._streams.values():
                     stream.send_window += value - self._peer_window
                 self._peer_window = value
             elif setting == http2.SETTING_FRAME_SIZE:
                 if not http2.DEFAULT_FRAME_SIZE <= value < 2**24:
-                    raise ConnectionFailed(http2.PROTOCOL_ERROR, "an impossible size of frames")
+                    raise ConnectionFailed(http2.PROTOCOL_ERROR, "a SETTINGS frame with an impossible maximum frame size")
                 self._peer_frame_size = min(value, FRAME_SIZE)
         self.push(http2.frame(http2.SETTINGS, http2.ACK, 0))
         self._has_room = True

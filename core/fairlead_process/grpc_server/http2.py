@@ -77,12 +77,12 @@ def unpadded(payload: bytes, flags: int) -> bytes:
     start, end = 0, len(payload)
     if flags & PADDED:
         if not payload or payload[0] >= len(payload):
-            raise ConnectionFailed(PROTOCOL_ERROR, "padding longer than its frame")
+            raise ConnectionFailed(PROTOCOL_ERROR, "a frame whose padding is longer than its payload")
         start, end = 1, end - payload[0]
     if flags & HAS_PRIORITY:
         start += 5
         if start > end:
-            raise ConnectionFailed(FRAME_SIZE_ERROR, "no room for the priority")
+            raise ConnectionFailed(FRAME_SIZE_ERROR, "a HEADERS frame that is too short for its priority field")
     return payload[start:end]
 
 
@@ -108,7 +108,9 @@ GRPC_HEADERS = b"\x88" + _literal(b"content-type", b"application/grpc")
 
 
 def grpc_trailers(status: int, message: str, *, alone: bool) -> bytes:
-    """Return the header block that ends a call; `alone` if nothing was sent before it."""
+    """Return the header block that ends a call. `alone` means that nothing was sent before it, so that it also contains
+    the headers of the response.
+    """
     block = GRPC_HEADERS if alone else b""
     block += _literal(b"grpc-status", b"%d" % status)
     if message:

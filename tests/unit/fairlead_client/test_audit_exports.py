@@ -61,7 +61,7 @@ async def test_an_export_of_another_signer_or_of_none_is_not_taken_for_the_owner
     assert check(await an_export(seed=None)).fault is None
     lines = await an_export()
     forged = [lines[0].replace(str(mine).encode(), str(other.public_key).encode()), *lines[1:]]
-    assert check(forged).fault == "its signature is not that of its key"
+    assert check(forged).fault == "its signature was not made with the key that it names"
 
 
 async def test_a_made_up_log_under_the_owners_key_needs_the_owners_signature() -> None:
