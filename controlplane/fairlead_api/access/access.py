@@ -52,9 +52,9 @@ class Access:
     """Use cases of access control.
 
     With `open_to_all`, everybody is accepted as admin (loopback only). `requests_per_second` limits the requests of
-    each person's credential (0 = unlimited); after a pause, the requests of BURST_SECONDS may come at once. With
-    `cluster`, tokens of the Kubernetes cluster are accepted too. With `given`, people from the identity provider are
-    accepted too; `given` determines their roles.
+    each person's credential (0 = unlimited); after a pause, a person may send at once as many requests as the limit
+    allows in BURST_SECONDS. With `cluster`, tokens of the Kubernetes cluster are accepted too. `given` holds the roles
+    that the settings give to people from the identity provider; without it, these people are not accepted.
     """
 
     def __init__(

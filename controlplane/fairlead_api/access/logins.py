@@ -35,10 +35,10 @@ from fairlead_client.resources.audit import AuditAction, AuditResult
 from fairlead_client.resources.pages import Page
 
 FAILED_LOGINS = 10
-"""Number of failed logins of one address before the address must wait."""
+"""Number of failed logins that one address may have in quick succession. After that, the address must wait."""
 
 FAILED_LOGIN_SECONDS = 10.0
-"""Seconds after which an address with too many failed logins may fail one more login."""
+"""Seconds until an address that has used up its FAILED_LOGINS is allowed one more failed login."""
 
 DOUBTED_AT_ONCE = 4
 """Maximum number of simultaneous checks of login attempts from addresses with too many failed logins."""

@@ -2,8 +2,8 @@
 guesses.
 
 A job checks all pools periodically. The result of a simulation stays valid for some minutes, so that all readers of all
-pages see the same number. After that, the number changes only if it lies outside the range that the next simulation
-finds.
+pages see the same number. Then the pool is simulated again. The number in the advice stays as it is if the new
+simulation finds a range that contains it.
 """
 
 import math
@@ -134,8 +134,9 @@ def _when(window: tuple[datetime, datetime]) -> str:
 
 
 def is_due(pool: PoolSituation) -> bool:
-    """Return whether to simulate the pool now. The pool must miss its objectives or refuse requests because instances
-    lack capacity, and have a live router. The last simulation must be AGAIN_SECONDS old, or must be of other targets.
+    """Return whether to simulate the pool now. The pool must have a live router, and it must miss its objectives or
+    refuse requests because instances lack capacity. In addition, the last simulation must be at least AGAIN_SECONDS
+    old, or must have used other objectives than the pool has now.
     """
     turned_away = sum(pool.refused.get(reason, 0) for reason in FOR_PREFILL | FOR_DECODE)
     if not (pool.out_of_slo or turned_away) or not pool.live_routers:
@@ -185,8 +186,8 @@ def _speed(present: PoolAtPresent) -> float | None:
 
 
 def _as_measured(present: PoolAtPresent, pool: PoolSituation, role: Role) -> PoolAtPresent:
-    """Return the pool with the prefill speed from the signals of the role, unless the pool's own figure has a better
-    source.
+    """Return the pool's facts with the prefill speed that was measured for the role. The prefill speed stays unchanged
+    if the pool already has a figure from a better source, or if nothing was measured.
     """
     signals = _signals(pool, role)
     if signals is None or not signals.prefill_tokens_per_second:

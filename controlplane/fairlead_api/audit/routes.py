@@ -62,7 +62,7 @@ _EMPTY = {"apiVersion": "audit.k8s.io/v1", "kind": "EventList", "items": []}
 
 
 def cluster_audit_routes(guard: Guard, store: PostgresClusterChanges, clock: Callable[[], datetime]) -> Routes:
-    """POST /v1/kubernetes/audit."""
+    """Return the route of POST /v1/kubernetes/audit, the webhook of the Kubernetes API's audit log."""
     routes = Routes(tags=["history"])
     Auditor = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_AUDIT))]  # noqa: N806 - it is a type
     content = {"schema": _BODY, "examples": {"no events": {"summary": "no events", "value": _EMPTY}}}

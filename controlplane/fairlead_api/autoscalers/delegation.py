@@ -104,8 +104,8 @@ def user_by_headers(proxy: FrontProxy, certificate: Mapping[str, Any] | None, he
 
 
 def with_authenticated(name: str, groups: Sequence[str]) -> tuple[str, ...]:
-    """Return an authenticated user's groups, with the group of all authenticated users added if it is missing, as
-    `k8s.io/apiserver` does. The API server's own components send no group with their discovery requests, and only this
+    """Return an authenticated user's groups. The group of all authenticated users is added if it is missing, as
+    `k8s.io/apiserver` does. The API server's own components name no group in their discovery requests, and only this
     group gives them the right to discovery.
     """
     is_known = name != ANONYMOUS and AUTHENTICATED not in groups and UNAUTHENTICATED not in groups

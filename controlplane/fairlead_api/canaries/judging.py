@@ -1,5 +1,5 @@
-"""The background job that judges the canary steps in force. The job keeps its progress in memory only to read less: a
-new process reads a step's requests from the beginning and reaches the same judgement.
+"""The background job that judges the canary steps in force. The job's progress is in memory only, so that a round need
+not read all requests again. A new process reads a step's requests from the beginning and reaches the same judgement.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ class PostgresCanaries:
         return [read(CanarySample, row, pool=step.pool, at=row.at.timestamp()) for row in rows]
 
     async def count(self, step: OpenStep, until: tuple[datetime, str]) -> int:
-        """Return the number of stored requests of a step up to the position `until`: a time and, within that time, a
-        session.
+        """Return the number of stored requests of a step up to and including the position `until`. A position is a time
+        and a session, because requests are ordered by time and then by session.
         """
         mine = select(func.count()).where(_SAMPLES.pool_id == step.pool_id, _SAMPLES.step == step.step, _SAMPLES.at >= step.began_at)
         async with self._database.reading() as connection:

@@ -19,9 +19,9 @@ from fairlead_api.http.problems import of_input, of_malformed, of_too_large, pro
 from fairlead_client import internal_paths
 
 LARGEST_CHECKED = 2 * 1024 * 1024
-"""Maximum number of bytes of a body that is read strictly. Larger bodies are accepted only from processes, and for a
-simulation with its trace, which has a separate decoder. All other larger bodies are refused, because decoded JSON may
-take forty times its size in memory.
+"""Maximum number of bytes of a body that is read strictly. Decoded JSON may take forty times its size in memory, so a
+larger body is refused, with two exceptions: a body sent by a process, and a simulation's request with its trace, for
+which there is a separate decoder.
 """
 
 LARGEST_OF_STRANGERS = 64 * 1024
@@ -94,8 +94,8 @@ async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping
 
 
 OPEN = ("/internal/", "/v1/kubernetes/")
-"""Path prefixes with unknown query parameters allowed: a newer router may send more parameters than an older API knows,
-and the Kubernetes API adds a `timeout`.
+"""Prefixes of the paths that accept unknown query parameters. A newer router may send more parameters than an older API
+knows, and the Kubernetes API adds a `timeout`.
 """
 
 

@@ -95,8 +95,9 @@ class Telemetry:
     def tell_scaling(
         self, wanted: Mapping[tuple[str, str], int], headroom: Mapping[str, float], of_tasks: Mapping[tuple[str, str], float]
     ) -> None:
-        """Set the scaling metrics: `wanted` instances by pool and role, `headroom` by pool, `of_tasks` by pool and
-        priority class. A pool that is missing in an argument is removed from that metric.
+        """Set three scaling metrics: the `wanted` number of instances by pool and role, the `headroom` (a share of
+        capacity) by pool, and the headroom by pool and priority class (`of_tasks`). A pool that is missing in an
+        argument is removed from that argument's metric.
         """
         for gauge in (self.wanted, self.headroom, self.task_headroom):
             gauge.clear()

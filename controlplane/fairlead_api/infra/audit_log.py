@@ -32,8 +32,8 @@ SELECT min(id) FROM (
   UNION ALL SELECT max(id) FROM audit_log GROUP BY day HAVING max(id) <> ALL (SELECT last_id FROM audit_heads)
 ) AS wrong
 """)
-"""SQL for the first faulty entry: its day differs from the day of its time, or it is not named in its day's head
-although it should be.
+"""SQL for the id of the first faulty entry; null if there is none. An entry is faulty if its stored day is not the day
+of its time, or if it is the last entry of a day and that day's head does not name it.
 """
 
 

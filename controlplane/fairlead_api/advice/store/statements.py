@@ -1,5 +1,5 @@
-"""The SQL statements of advice. Each statement covers all requested pools. The rows that a statement reads are bounded
-by the minutes of traffic or by the number of objects.
+"""The SQL statements of advice. Each statement covers all requested pools. The number of rows that a statement reads is
+bounded: by the number of minutes whose traffic is read, or by the number of objects.
 """
 
 from sqlalchemy import text

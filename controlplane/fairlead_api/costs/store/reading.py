@@ -1,5 +1,5 @@
-"""Reads the data for costs and computes the costs. A thread turns rows into a report, because a month of 200 keys has a
-hundred thousand rows and the event loop serves all requests.
+"""Reads the data for costs and computes the costs. A month of 200 keys has a hundred thousand rows; turning them into a
+report would block the event loop, so a thread does it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ MOST_SESSIONS = 100
 """Maximum number of sessions with a separate line in a report: the sessions with the most tokens."""
 
 Uses = dict[int, dict[int, list[Use]]]
-"""The usage by requests: by id of the pool, then by hour."""
+"""The usage by requests: for each pool's id, and for each hour, the usage of every group of the report."""
 
 _pools = tables.pools
 _pool_name = _pools.c.namespace + "/" + _pools.c.name
