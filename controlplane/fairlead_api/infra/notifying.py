@@ -86,8 +86,8 @@ async def _hears(connection: Connection, pulse: Pulse, on_notice: Callable[[Noti
 
 
 async def _first(connection: Connection, channel: str, on_notice: Callable[[Notice], Awaitable[None]]) -> bool:
-    """Return whether a notice arrives on `channel`. Notices on CHANNEL that arrive before it are delivered to
-    `on_notice`.
+    """Wait up to QUIET_SECONDS for a notice on `channel`, and return whether it arrived. Other notices that arrive in
+    the meantime are delivered to `on_notice`.
     """
     async for notification in connection.notifies(timeout=QUIET_SECONDS):
         if notification.channel == channel:

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 MAX_KEYS = 256
 RESTS = 40
-"""A figure that took t seconds to compute is not recomputed in the background for RESTS times t seconds, but at most
-for half of the time for which it is usable.
+"""Minimum pause before a figure is recomputed in the background, as a multiple of the seconds that its computation
+took. The pause is never longer than half of the time for which the figure is usable.
 """
 PAUSE_SECONDS = 0.25
 """Seconds before a figure is recomputed in the background, so that the other requests of the same caller come first."""

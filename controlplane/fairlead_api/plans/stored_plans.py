@@ -1,4 +1,4 @@
-"""Stored plans, the port through which they are stored, and how the object has changed since its plan was made."""
+"""Plans as they are stored, the port to their store, and the changes to an object since its plan was made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -150,7 +150,7 @@ class Expecting(Protocol):
     async def planned(
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
-        """Accept a new plan, so that a simulation finds its effect. `spec` is the pool's spec before the change,
-        `simulation` is the id of the simulation that recommended the change, if there is one. Raises no error if the
-        effect stays unknown.
+        """Start to find the effect of a new plan by a simulation. `spec` is the pool's spec before the change;
+        `simulation` is the id of the simulation that recommended the change, if there is one. Raises no error if no
+        simulation can be started.
         """

@@ -92,8 +92,8 @@ class Traffic:
 
 
 def facts_of(state: PoolState) -> MirroredFacts | None:
-    """Return those parts of the spec in a state that come into force; None if the operator reports that the spec is
-    invalid.
+    """Return the facts from the reported spec that take effect in Fairlead; None if the operator reports that the spec
+    is invalid.
 
     Pure. Raises InvalidInput for an impossible time, or for an invalid spec that the operator did not report as
     invalid.
@@ -121,10 +121,10 @@ def observations(
 ) -> PoolObservations:
     """Return the observations that answer the operator's report of a state. Pure.
 
-    Without a live router, `table_version` counts as acknowledged, because no router uses an older table.
-    `idle_elsewhere` is the number of seconds since a router that is no longer live had a request of the pool. A router
-    that uses a version above `table_version` got that version before the database was restored, so its acknowledgement
-    does not count.
+    `idle_elsewhere` is the number of seconds since a router that is not live any more had a request of the pool.
+    Without a live router, `table_version` counts as acknowledged, because no router uses an older table. An
+    acknowledgement of a version above `table_version` does not count: the router got that version from a database that
+    has been restored since.
     """
     routers = [replace(one, acknowledged=None) if (one.acknowledged or 0) > table_version else one for one in routers]
     return PoolObservations(

@@ -20,6 +20,6 @@ class ScalingFigures:
     wanted: dict[tuple[str, str], int]
     headroom: dict[str, float]
     task_headroom: dict[tuple[str, str], float] = field(default_factory=dict)
-    """The share (0-1) of the tasks that were over in the last hour and met their target, minus the share that the
-    target demands. By pool and by priority class with a target.
+    """By pool and priority class: of the tasks that ended in the last hour, the share (0-1) that met the class's target
+    for whole tasks, minus the share that the target demands. Classes without such a target are left out.
     """

@@ -80,8 +80,9 @@ async def note_runs(
 def _of_lasting(
     skipped: Iterable[SkippedStart], schedules: Sequence[ScheduleSpec], former: Mapping[str, Any] | None
 ) -> Iterable[SkippedStart]:
-    """Return the skipped starts of schedules that have the same starts in the former spec. The time from which a new or
-    changed schedule exists is unknown, so its starts do not count as skipped.
+    """Return those skipped starts whose schedule existed before this change of the spec with the same start times. The
+    other schedules are new or have new start times. It is unknown since when they exist, so their starts do not count
+    as skipped.
     """
     found = list(skipped)
     spec = spec_of(former) if found else None

@@ -15,8 +15,9 @@ WITHIN = 0.25
 FEW_SESSIONS = 3.0
 """Maximum difference at which two numbers of sessions count as equal."""
 SURE_SESSIONS = 87.0
-"""Number of moved sessions, as a mean of two runs, from which the number is a reliable figure. If the standard
-deviation of a count is its square root, two counts with this mean differ by at most a quarter in nine of ten cases.
+"""Minimum number of moved sessions, as a mean of two runs, that is reported as a reliable figure. Two random counts
+with this mean differ by at most a quarter in nine of ten cases, if the standard deviation of a count is its square
+root.
 """
 _STUDENT = 2.13
 """A mean of `PARTS` parts lies within this number of standard errors of the true value in nine of ten cases (Student's
@@ -49,11 +50,11 @@ class Trialled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """The values of one quantity in all runs: without the change, with the change, and with the change at other request
-    rates.
+    """The values of one quantity in all runs: without the change (`before`), with the change (`after`), and with the
+    change at other request rates (`at_rates`).
 
-    For `parts` and `session_parts`, the measured requests are divided into parts, by time and by session. Each holds
-    the quantity's value in each part, as a mean over the seeds.
+    `parts` has the quantity in consecutive parts of the requests' time, and `session_parts` in groups of sessions, each
+    as a mean over the seeds.
     """
 
     quantity: Quantity

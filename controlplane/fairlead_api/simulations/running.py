@@ -1,5 +1,5 @@
-"""A simulation as the process that runs it needs it: inputs and requests. Also computes the results and the best policy
-from the figures of the runs. Pure.
+"""The data with which a process runs a simulation: the simulation's inputs and its requests. Also computes the results
+and the best policy from the figures of the runs. Pure.
 """
 
 from collections.abc import Mapping, Sequence

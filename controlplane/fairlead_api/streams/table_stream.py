@@ -110,7 +110,7 @@ class TableStream:
         return len(self._subscribers)
 
     async def on_notice(self, notice: Notice) -> None:
-        """Send subscribers the change about which an API process sent this notice."""
+        """Send subscribers the change that a notice announces, by reading the changed data if the notice lacks them."""
         if not self._subscribers:
             return
         if isinstance(notice, TableChanged):

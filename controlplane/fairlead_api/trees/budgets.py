@@ -49,7 +49,9 @@ TASK_FIGURES: Mapping[str, Callable[[Mapping[str, int]], float | None]] = {
     "task_moves": _mean("moves"),
     "task_refusals": _mean("refusals"),
 }
-"""Metrics of finished tasks (`SERIES_METRICS`), each computed from sums. None if it is not known."""
+"""Functions that compute the metrics of finished tasks (`SERIES_METRICS`) from sums of the tasks. A function returns
+None if no task has the figure.
+"""
 
 
 def added(parts: Iterable[Rolled]) -> dict[str, int]:

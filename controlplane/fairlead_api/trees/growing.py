@@ -62,8 +62,9 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The changes by the requests of one pool: `sessions`, the sums by session and task, and `joined`, the present root
-    of each session that got a parent and of each session below it.
+    """The changes that the requests of one pool cause. `sessions` has the new positions of sessions in their trees,
+    `sums` the amounts to add by session and task. `joined` has new roots: for each session that got a parent, and for
+    each session below it.
     """
 
     sessions: Mapping[str, Grown]

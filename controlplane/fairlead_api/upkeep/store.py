@@ -27,14 +27,15 @@ BATCH = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """The rows `r` of `table` to delete: the SQL condition `where` compares with the time `:before`.
+    """Selects the rows `r` of `table` to delete. `where` is an SQL condition on `r` and the time `:before`.
 
     With `by_pool`, the oldest rows are searched pool by pool. This is for tables whose only index is on pool and time;
     Postgres before version 18 would otherwise read such tables completely.
 
-    `chain` is for rows that form chains: it names the columns that identify a row's chain, and the column of the row's
-    place in it. The rows of a chain are deleted in the order of their places, which `order` must be. A row for which
-    the condition `held` is true is kept with all later rows of its chain, so that no chain ever has a gap.
+    `chain` is for rows that form chains: it names the columns that identify a row's chain, and the column with the
+    row's position in the chain. The rows of a chain are deleted in the order of their positions; `order` must then be
+    this column. A row for which the condition `held` is true is kept, with all later rows of its chain, so that no
+    chain ever has a gap.
     """
 
     table: str

@@ -76,8 +76,8 @@ async def recorded_senders(connection: AsyncConnection, pool: int, instance: str
 
 
 async def whole_senders(connection: AsyncConnection, pool: int, instance: str, found: RecordedSenders, end: datetime, sent: int) -> Senders:
-    """Return the exact sums of each session over the recorded part of the `sent` requests, with the sessions' names
-    where they are known.
+    """Return how many requests and tokens each session sent to the instance, computed from all recorded requests.
+    `sent` is the number of requests that the instance received. A session's name is given if it is known.
     """
     names = await _names(connection, pool, instance, found.begun, end) if any(row.session is not None for row in found.rows) else {}
     tokens = sum(int(row.prompt_tokens) for row in found.rows)

@@ -42,7 +42,9 @@ async def _change(asked: Asked) -> Change:
 
 
 def require_possible(change: Change) -> None:
-    """Raises Conflict if the pool does not allow a kind of change that the change contains."""
+    """Raises Conflict if the pool does not allow a part of the change, for example because its engines already run and
+    Fairlead cannot start others.
+    """
     for kind in kinds_in(change.part, change.after):
         check_possible(kind.name, change.found.spec, change.found.annotations)
 

@@ -1,5 +1,5 @@
-"""Changes the recognition of sessions, the time for which sessions stay bound to their instances, and the part of their
-caches that sessions keep when their instance leaves.
+"""Changes how a pool treats sessions: how sessions are recognized, how long they stay bound to their instances, and how
+much of its cache a session keeps when its instance leaves.
 """
 
 from fairlead.amounts import amount

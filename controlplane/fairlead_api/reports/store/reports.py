@@ -85,8 +85,8 @@ The delay is shorter than the difference from which routers' times are corrected
 
 ROWS = tuple(ROW_KINDS)
 OF_POOLS = [name for name, kind in ROW_KINDS.items() if kind.of_pools]
-"""ROWS: the fields of a Report whose rows are stored once, bindings first. OF_POOLS: the fields among them whose rows
-belong to a pool.
+"""Names of fields of Report. ROWS are the fields whose rows must be stored exactly once, in the order in which they are
+stored. OF_POOLS are the fields among them whose rows belong to a pool.
 """
 
 CACHE_FIELDS = tuple(item.name for item in fields(KnownCache) if item.name not in {"pool", "instance"})
@@ -314,8 +314,9 @@ _TRANSFER = ("cache", "transfer_seconds", "predicted_transfer_seconds", "transfe
 
 
 def _settle(moves: Table) -> Update:
-    """Return the SQL statement that stores outcomes of moves. An outcome that is already stored is not replaced: a
-    router that receives a person's move again also reports the session's next request.
+    """Return the SQL statement that stores the outcomes of moves. Only a move that has no outcome yet gets one. A
+    router may report an outcome twice: if it receives a person's move again, it also reports the next request of the
+    session as the move's outcome.
     """
     known = [moves.c[name] for name in ("id", "actual_ttft_seconds", "outcome", *_TRANSFER)]
     source = recordset([*known, Column("came", BigInteger)])

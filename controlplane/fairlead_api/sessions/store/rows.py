@@ -1,5 +1,5 @@
-"""Sessions' rows and their holders while a report (or a drain) is applied. Rows are locked in one order and written in
-bulk. Sessions are unbound if their instance is gone.
+"""Holds the rows of sessions, with their present and earlier instances, while a report or a drain changes them. Rows
+are locked in one order and written in bulk. Also unbinds sessions whose instance is gone.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -163,8 +163,8 @@ async def _names(connection: AsyncConnection, pool: int, pairs: Sequence[Any]) -
 async def _summed(
     connection: AsyncConnection, pool: int, names: Iterable[TaskName], now: datetime
 ) -> tuple[dict[TaskName, datetime], dict[TaskName, Any]]:
-    """Return two things: the time at which each existing task has ended or will end, and the judged sums of the tasks
-    that have ended by now.
+    """Return two mappings by task: the time at which each existing task has ended or will end; and, for tasks that have
+    ended by now, the row with their sums and the verdict on their target.
     """
     over_at: dict[TaskName, datetime] = {}
     rows: dict[TaskName, Any] = {}

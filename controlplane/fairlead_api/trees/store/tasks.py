@@ -124,11 +124,11 @@ class JudgedTasks:
 async def judged_tasks(
     connection: AsyncConnection, pool: int, start: datetime, end: datetime, now: datetime, most: int = MOST_JUDGED
 ) -> JudgedTasks:
-    """Return the attainment of the pool's tasks that ended from `start` to `end` (exclusive); only the `most` newest
-    tasks are judged.
+    """Return the attainment of the pool's tasks that ended from `start` to `end` (exclusive). At most `most` pairs of
+    session and task are read, the newest first.
 
-    Sessions whose last turn ended within the shortest idle time belong to open tasks. They do not count towards `most`,
-    because a busy pool may have more of them.
+    A session whose last turn ended less than the shortest idle time ago still has an open task, so it is not read.
+    Otherwise the open tasks of a busy pool could use up the maximum.
     """
     idle = await _idle_times(connection, pool)
     if idle is None:

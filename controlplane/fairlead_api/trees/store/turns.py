@@ -76,7 +76,7 @@ _ADD = _sums.on_conflict_do_update(
 
 _moved = recordset([trees.c.pool_id, trees.c.session, trees.c.root])
 _JOIN = update(trees).where(trees.c.pool_id == _moved.c.pool_id, trees.c.root == _moved.c.session).values(root=_moved.c.root)
-"""SQL for sessions below a session that got a parent: gives them the root of that parent."""
+"""SQL that runs after a session got a parent: all sessions below this session get the root of the parent's tree."""
 
 
 async def save_turns(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int]) -> None:
