@@ -41,8 +41,8 @@ ANYBODY = "none"
 """The `source` of the identity that every caller has in open mode, without a credential."""
 
 SHARE_SECONDS = 1.0
-"""Seconds for which a looked-up credential is reused, unless a process reports that a credential ended. Without this
-cache, the ten requests of one page would each look the credential up.
+"""Seconds for which the result of looking up a credential is reused, so that the ten requests of one page need a single
+look-up. If any process reports that a credential ended, the results are dropped at once.
 """
 
 MOST_NAMESPACES = 100
@@ -227,8 +227,8 @@ class Access:
             )
 
     async def note(self, draft: AuditDraft, now: datetime) -> None:
-        """Record an audit event that is not part of another change. The caller gets a response even if the database is
-        unreachable.
+        """Record an audit event that belongs to no other change. If the database is unreachable, the event is only
+        logged, and the caller's request continues.
         """
         try:
             await self._store.record(draft, now)

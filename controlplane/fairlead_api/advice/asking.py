@@ -144,7 +144,7 @@ class TrendStep:
 
 
 def trend_steps(found: Trends) -> Iterator[TrendStep]:
-    """Yield the steps of all pools, one pool after the other, each pool's oldest step first."""
+    """Yield the steps of all pools: pool by pool, and for each pool the oldest step first."""
     for one in found.pools:
         counts = zip(one.judged, one.in_time, one.refused, one.failed, one.ttft_seconds, strict=True)
         for step, (judged, in_time, refused, failed, ttft) in enumerate(counts):

@@ -118,9 +118,8 @@ class Sizing:
 
 
 def recorded_as_it_is(present: PoolAtPresent, now: datetime) -> tuple[datetime, datetime]:
-    """Return the range of time whose recorded requests are simulated: the last hour, or less if the pool's spec was
-    changed within that hour. Earlier requests do not count, because the pool then had another spec, for example more
-    instances.
+    """Return the range of time whose recorded requests are simulated. It is the last hour, but begins no earlier than
+    the last change of the pool's spec, because earlier requests were served under another spec.
     """
     start = now - WINDOW
     return (start if present.changed_at is None else min(now, max(start, present.changed_at))), now
@@ -148,8 +147,8 @@ def is_due(pool: PoolSituation) -> bool:
 
 
 def busiest(pool: PoolSituation, present: PoolAtPresent) -> Role | None:
-    """Return the role whose needed number of instances is largest relative to the number that it has. Without measured
-    needs, return the first role; None if the pool has no instances.
+    """Return the role that needs the most instances relative to the number that it has. If no needs were measured,
+    return the first role. None if the pool has no instances.
     """
     roles = [one.role for one in pool.roles if present.instances.get(one.role)]
     return max(roles, key=lambda role: (_needed(pool, role) or 0.0) / present.instances[role], default=None)

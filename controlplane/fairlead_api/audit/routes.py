@@ -235,8 +235,8 @@ def audit_view_routes(guard: Guard, stored: PostgresAuditViews, clock: Callable[
 
     @routes.post("", status_code=201, dependencies=[Depends(known_fields(AuditViewRequest))])
     async def save_audit_view(body: AuditViewRequest, request: Request, caller: Viewer) -> AuditView:
-        """Saves filters of the audit log as a named view. A person can have at most 50 views, and at most 50 views of
-        all people are shared. To share a view, the caller needs the role operator in the namespace of the view's pool,
+        """Saves filters of the audit log as a named view. Each person can have at most 50 views, and at most 50 views
+        in total can be shared. To share a view, the caller needs the role operator in the namespace of the view's pool,
         or in all namespaces if the view has no pool.
         """
         now = clock()

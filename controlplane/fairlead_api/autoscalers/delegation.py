@@ -1,10 +1,10 @@
 """Lets the Kubernetes API identify the callers of an aggregated API and check their rights.
 
 Every extension API server does the same (`k8s.io/apiserver`, `DelegatingAuthenticationOptions` and
-`…AuthorizationOptions`). The API server's front proxy shows a certificate, which the authority in the ConfigMap
-`extension-apiserver-authentication` has signed, and names the original caller in headers. These headers are accepted
-from the front proxy only. Any other caller shows a token, which a TokenReview checks. A SubjectAccessReview decides
-what a caller may do; the group `system:masters` may do everything.
+`…AuthorizationOptions`). Most calls come through the API server's front proxy. It shows a certificate that is signed by
+the authority in the ConfigMap `extension-apiserver-authentication`, and names the original caller in headers. These
+headers are accepted from the front proxy only. Any other caller shows a token, which a TokenReview checks. A
+SubjectAccessReview decides what a caller may do; the group `system:masters` may do everything.
 """
 
 import logging

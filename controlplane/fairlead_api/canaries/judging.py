@@ -57,9 +57,9 @@ class Store(Protocol):
 
 @dataclass(slots=True)
 class _Going:
-    """The state of a canary step while it is being judged: its judge; the `earlier` sessions, which the judge ignores;
-    the `last` request that was read; the verdict that was stored last, with its time (`spoke`); and the number of
-    requests `read`.
+    """The state of a canary step while it is being judged. `earlier` are the sessions from before the step, which the
+    judge ignores. `last` is the position of the last request that was read, and `read` the number of requests read.
+    `spoke` is the verdict that was stored last, with its time.
     """
 
     judge: Judge

@@ -29,8 +29,8 @@ _EARLIER = text(
 
 
 def rules_of(canary: CanarySpec) -> CanaryRules:
-    """Return the rules for judging a step. The permitted probability of stopping a good revision is divided equally
-    among all steps.
+    """Return the rules for judging a step. The permitted probability that the whole rollout stops a good revision is
+    divided equally among its steps.
     """
     return CanaryRules(
         stop_above=canary.stop_above / 100,

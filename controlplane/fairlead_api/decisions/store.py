@@ -142,8 +142,8 @@ class PostgresDecisions:
 
 
 def _kept_for(reason: KeptFor) -> Test:
-    """Return the condition that a decision was kept for `reason`. Rows from routers that report no reason count as part
-    of the sample.
+    """Return the condition that a decision was stored for `reason`. A decision without a reason, from a router that
+    reports none, counts as one of the sample.
     """
     return lambda columns: func.coalesce(columns.kept, KeptFor.SAMPLE.value) == reason.value
 

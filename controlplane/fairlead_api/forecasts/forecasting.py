@@ -190,8 +190,9 @@ def _log_failure(pool: PoolKey, replay: asyncio.Task[Tried]) -> None:
 
 
 def proposal_of(facts: Forecasted, found: Proposed, result: Tried, now: datetime) -> Proposal | None:
-    """Return the proposal for a pool: to replace the pool's schedules by the schedules `found`. None if both are equal,
-    or if the replacement would help too little and the present schedules are not out of date.
+    """Return the proposal to replace the pool's schedules by the schedules `found`. None if both are equal. Also None
+    if the replacement would help too little, unless the pool has schedules from an earlier forecast that are out of
+    date.
     """
     if not differs(found.schedules, facts.schedules):
         return None

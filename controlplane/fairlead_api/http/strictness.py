@@ -100,9 +100,9 @@ knows, and the Kubernetes API adds a `timeout`.
 
 
 def close(route: APIRoute) -> None:
-    """Make a route refuse unknown query parameters, after the caller's rights were checked. The 422 names the unknown
-    parameter, the known parameter with the most similar name, and all known ones. Paths that programs of other versions
-    call accept unknown parameters.
+    """Make a route refuse unknown query parameters. They are checked after the caller's rights. The 422 names the
+    unknown parameter, the known parameter with the most similar name, and all known parameters. Paths that programs of
+    other versions call still accept unknown parameters.
     """
     if route.path.startswith(OPEN):
         return

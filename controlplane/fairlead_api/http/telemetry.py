@@ -86,7 +86,7 @@ class Telemetry:
         self.jobs = Counter("fairlead_api_jobs_total", "Background jobs run.", ("job", "result"), registry=self.registry)
 
     def count_report(self, ignored: Counts[str], lost_moves: Counts[PoolKey]) -> None:
-        """Count the rows and the moves of routers' reports that were not stored."""
+        """Count what was not stored of routers' reports: rows by reason, and moves by pool."""
         for reason, count in ignored.items():
             self.ignored.labels(reason).inc(count)
         for pool, count in lost_moves.items():

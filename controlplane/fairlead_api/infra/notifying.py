@@ -67,8 +67,9 @@ async def listen(pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]], o
 
 
 async def _hears(connection: Connection, pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]]) -> bool:
-    """Return whether a notice that another connection sends arrives within QUIET_SECONDS. It does not arrive through a
-    pooler in transaction mode, which gives the listening server connection to another client a moment later.
+    """Return whether a notice that another connection sends arrives within QUIET_SECONDS. Behind a pooler in
+    transaction mode it does not arrive, because the pooler soon gives the listening server connection to another
+    client.
     """
     own = f"{CHANNEL}_{uuid4().hex}"
     await connection.execute(f"LISTEN {own}")

@@ -148,9 +148,11 @@ class LoadExplaining:
 
 
 def two_windows(start: datetime, end: datetime, written: str, finest: int = 1) -> Grid:
-    """Return the range [start, end) and a range of equal length before it, as a grid of two columns. Both ranges are
-    widened to whole samples of the table that has the samples for such a column. Tables with samples shorter than
-    `finest` seconds are not used, because retention has deleted these samples. Raises InvalidInput, which names the
+    """Return the range [start, end) and the range of equal length before it, as a grid of two columns. Both ranges are
+    widened to whole samples of the grid's table.
+
+    The table is the coarsest that suffices for columns of this length. Tables with samples shorter than `finest`
+    seconds are not used, because retention has deleted their samples of this time. Raises InvalidInput, which names the
     query parameter `from`.
     """
     if end - start > LONGEST:
@@ -320,8 +322,8 @@ def _since_before(figure: WindowFigure) -> Iterator[str]:
 
 
 def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None]) -> tuple[int, float]:
-    """Return the smallest number of top sessions that together have at least FEW_SHARE of the tokens, and their share
-    of the tokens; (0, 0.0) if all listed sessions together have less.
+    """Return how many of the top sessions together have at least FEW_SHARE of the tokens, and their share of the tokens
+    (0-1). The number is the smallest possible. (0, 0.0) if all listed sessions together have less than FEW_SHARE.
     """
     share = 0.0
     for number, one in enumerate((one for one in top if one.session is not None or one.is_unnamed), 1):

@@ -84,13 +84,13 @@ def _never(_before: Spec, _after: Spec) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of plan. `name.facts` are the facts about the kind that clients know too.
+    """A kind of plan. `name.facts` has the facts about the kind that clients know too.
 
-    `change` turns a request into a change; it raises InvalidInput, NotFound and Conflict. `questions` returns the
-    questions about the change's effect: one question, or one for each role whose number of instances changes; it raises
-    InvalidInput for a spec that the operator would refuse.
+    `change` turns a request into a change; it raises InvalidInput, NotFound and Conflict. `questions` returns objects
+    that find the change's effect: one for the whole change, or one for each role whose number of instances changes. It
+    raises InvalidInput for a spec that the operator would refuse.
 
-    `is_part` returns whether a plan of this kind could make a part of the difference between two specs of a pool;
+    `is_part` returns whether the difference between two specs of a pool has a part that a plan of this kind could make.
     `is_for_admins` returns whether that part needs an admin, even if the kind's role is lower.
     """
 

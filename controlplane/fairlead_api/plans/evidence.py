@@ -97,6 +97,6 @@ class EvidenceReader(Protocol):
         """
 
     async def over_limit(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
-        """Return the share of sampled decisions in which every candidate's predicted TTFT exceeded `ttft_seconds`; None
-        if no decision was sampled.
+        """Return the share of sampled decisions in which every candidate's predicted TTFT was above `ttft_seconds`.
+        None if there is no sampled decision.
         """

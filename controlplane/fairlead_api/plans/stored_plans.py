@@ -107,8 +107,8 @@ class PlanStore(Protocol):
         """
 
     async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:
-        """Append the audit entry of an attempt to apply a plan; the attempt began at `now` and certainly wrote nothing.
-        Also remove the record that the attempt began, so that a later change of the object is not attributed to this
+        """Append the audit entry of a failed attempt to apply a plan. The attempt began at `now` and certainly wrote
+        nothing. The record that it began is removed, so that a later change of the object is not attributed to this
         plan.
         """
 

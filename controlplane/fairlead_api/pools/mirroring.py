@@ -167,9 +167,9 @@ def newest_of_each(found: Iterable[InstanceTrouble]) -> tuple[InstanceTrouble, .
 
 
 def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behind: bool) -> PoolDemand | None:
-    """Return the pool's demand; None without a live router, or if a router that has the pool's table does not report
-    its use of the pool. If the figures are `behind`, the idle time is unknown. Then the pool is not scaled to zero, but
-    held requests still start instances.
+    """Return the pool's demand. None without a live router, or if some router that uses the pool's table does not
+    report the pool's use. If the traffic figures are `behind`, the idle time in the result is unknown; then the pool is
+    not scaled to zero, but held requests still start instances.
     """
     serving = [router for router in routers if router.acknowledged is not None]
     uses = [router.use for router in serving if router.use is not None]

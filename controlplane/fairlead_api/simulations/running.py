@@ -67,8 +67,8 @@ class Claimed:
     person requested.
     """
     sizing: Asked | None = None
-    """The question of a simulation for advice; None for other simulations. The later runs of a simulation for advice
-    depend on the results of its first runs.
+    """For a simulation for advice: the question that it answers. None for all other simulations. Which runs such a
+    simulation needs after its first runs depends on their results.
     """
 
     @property

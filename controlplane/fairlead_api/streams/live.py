@@ -29,7 +29,9 @@ LEAST_SECONDS = 0.4
 """Minimum seconds between two reads of the same state, even if the state changes more often."""
 KEEPALIVE_SECONDS = 10.0
 RESUME = timedelta(seconds=60)
-"""Maximum time by which a stream reaches back to continue after the event that Last-Event-ID names."""
+"""Maximum age of missed events that a stream sends when it is resumed. If Last-Event-ID names an older event, the
+events between that event and this age are not sent.
+"""
 
 OVERLAP = timedelta(seconds=5)
 """Time by which each poll reads back before the newest row that it has already read, because a transaction that began

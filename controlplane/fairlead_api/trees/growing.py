@@ -17,8 +17,8 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grown:
-    """A session's position in its tree, and how far its conversation extends. `root` is the session's own name while it
-    has no parent.
+    """A session's position in its tree, and how far its conversation extends. `root` is the name of the tree's first
+    session; without a parent, it is the session's own name.
     """
 
     session: str

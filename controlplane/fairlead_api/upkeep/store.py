@@ -253,10 +253,10 @@ class PostgresUpkeep:
         return deleted
 
     async def end_sessions(self, now: datetime, most: int = 2000) -> int:
-        """Unbind sessions about which nothing was reported for twice their pool's TTL, and notify the routers.
+        """Unbind sessions for which no router reported anything during twice their pool's TTL, and notify the routers.
 
-        Routers forget a session after one TTL without a request; the second TTL allows for requests that were served
-        but not sampled.
+        Routers forget a session after one TTL without a request. The API waits for a second TTL, because a request may
+        have been served without being in the sample that routers report.
         """
 
         async def work(connection: AsyncConnection) -> int:

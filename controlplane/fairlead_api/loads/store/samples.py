@@ -71,8 +71,9 @@ WITH samples AS (
 """
 """SQL for the value of every metric of every instance in each second, over all routers.
 
-Gauges are summed over routers and data-parallel ranks, with the last value of each. The statement has no joins:
-Postgres has no statistics about the newest samples, so it would expect a handful of rows and choose a nested loop.
+A gauge is the sum, over all routers and data-parallel ranks, of the last value that each reported. The statement has no
+joins: Postgres has no statistics about the newest samples, so it would expect a handful of rows and choose a nested
+loop.
 """
 
 AT_ONCE = 1

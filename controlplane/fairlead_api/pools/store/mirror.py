@@ -298,9 +298,10 @@ async def _save_pool(
 
 
 def _changes_of_state(before: Any, report: InstanceReport) -> list[tuple[str | None, str, str]]:
-    """Return the changes of state since the stored row `before` (None = a new instance): the state before, the state
-    after, and the reason. If the engine was restarted between two reports, the operator may not have reported its loss.
-    The result then has two changes: to Lost, and back.
+    """Return the changes of an instance's state since its stored row `before` (None = a new instance), each with the
+    state before, the state after, and the reason.
+
+    If the report shows that the engine was restarted since the last report, there are two changes: to Lost, and back.
     """
     lost, now = InstanceState.LOST.value, report.state.value
     if before is not None and report.restarts > before.restarts and before.state in REACHABLE and report.state in REACHABLE:
@@ -320,8 +321,8 @@ async def note_instances(
     """Store instances as reported, with a transition for every change of state. Stored instances that are not reported
     become Gone.
 
-    Returns the instances that became Gone, each with its last state before that. Also returns the instances that became
-    Lost, even if they came back before the operator reported the loss.
+    Returns two lists: the instances that became Gone, each with its last state before that; and the instances that
+    became Lost, even if they have come back since.
     """
     instances = tables.instances
     rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))

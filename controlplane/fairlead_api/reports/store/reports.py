@@ -201,9 +201,10 @@ class PostgresReports:
         await self._database.writing(work)
 
     async def _claim(self, connection: AsyncConnection, reports: Sequence[Report]) -> dict[str, ReportReceipt]:
-        """Claim the reports' ids for the router that sent them.
+        """Claim the ids of reports for the router that sent them.
 
-        Returns the receipts of reports that were claimed before, after waiting for the transactions that claimed them.
+        Returns the receipts of those reports whose ids were already claimed. If another transaction is claiming an id
+        now, waits for that transaction.
         """
         if not reports:
             return {}

@@ -166,9 +166,9 @@ async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -
 
 
 def decided_lines(rows: Iterable[Any]) -> Mapping[tuple[str, str], Mapping[int, float]]:
-    """Arrange rows of decisions by metric and part, then by step. A part is a role, or a role and a controller: each
-    controller makes its own recommendation, so the numbers of several controllers are kept apart. Loads are taken from
-    the newest decision of the step.
+    """Arrange rows of decisions by metric and part, then by index of the step. A part is a role, or a role and a
+    controller: each controller recommends its own number of instances, so these numbers are not mixed. Loads are taken
+    from the newest decision of the step.
     """
     found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for row in sorted(rows, key=lambda one: one.at):

@@ -34,9 +34,9 @@ _HOLD_POOLS = text("SELECT id FROM pools WHERE id = ANY(:pools) ORDER BY id FOR 
 class Applied:
     """The result of applying binding changes.
 
-    A change loses if another router's change of the same session takes precedence. `lost` gives, by id of the lost
-    change, the present binding of the session; `lost_moves` is the number of migrations that were not stored for that
-    reason, by pool.
+    A change loses if another router's change of the same session takes precedence. `lost` has the ids of the changes
+    that lost, each with the session's present binding. `lost_moves` is the number of migrations, by pool, that were not
+    stored because their change lost.
     """
 
     lost: dict[str, Binding]

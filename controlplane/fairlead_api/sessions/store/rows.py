@@ -72,8 +72,8 @@ class SessionRow:
 
 
 SHARED_SECONDS = 30.0
-"""Seconds for which a session's name stays marked as shared by several conversations. A binding within this time does
-not remove the mark, because the binding's router may not know of it yet.
+"""Seconds for which the name of a session stays marked as shared by several conversations. During this time, binding
+the session does not remove the mark, because the router that binds it may not know of the mark yet.
 """
 
 

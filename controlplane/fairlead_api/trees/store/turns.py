@@ -29,8 +29,8 @@ MOST_SOUGHT = 20_000
 were forked. A session whose blocks would exceed the number becomes a root.
 """
 FIRST_LOOK = timedelta(minutes=1)
-"""Time after the end of a turn at which its task is first checked for its end. A task that was already counted is
-checked at once.
+"""Time from the end of a turn to the first check whether its task is over. If the task was already counted as over, it
+is checked at once.
 """
 _LOCK_SPACE = 0x7472_6565
 """Advisory lock space (the letters `tree`); the second key is the pool's id."""
