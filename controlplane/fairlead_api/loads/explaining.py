@@ -316,9 +316,9 @@ def _since_before(figure: WindowFigure) -> Iterator[str]:
     if value is None or before is None:
         return
     if value > before * MUCH:
-        yield f"It rose just then: {told(before, figure.unit)} in the stretch before, {told(value, figure.unit)} in this one."
+        yield f"It rose: {told(before, figure.unit)} in the time before, of equal length, {told(value, figure.unit)} in this time."
     elif before > value * MUCH:
-        yield f"It was on the way down: {told(before, figure.unit)} in the stretch before."
+        yield f"It fell: {told(before, figure.unit)} in the time before, of equal length."
 
 
 def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None]) -> tuple[int, float]:

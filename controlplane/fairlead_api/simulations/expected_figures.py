@@ -141,7 +141,7 @@ def _figure(found: _Found, unlike: str | None) -> ExpectedFigure:
 def _by_chance(found: _Found) -> str | None:
     low, high, expected = min(found.after), max(found.after), fmean(found.after)
     if not alike(low, high, found.least):
-        return f"chance decides: one seed gives {found.words(low)}, another {found.words(high)}"
+        return f"it depends on chance: one seed gives {found.words(low)}, another {found.words(high)}"
     if found.quantity is Quantity.SESSIONS_MOVED and FEW_SESSIONS < expected < SURE_SESSIONS:
         return f"too few sessions move (about {expected:.0f}) to predict how many"
     return None
@@ -155,7 +155,7 @@ def _by_rate(found: _Found, expected: float) -> str | None:
     if all(alike(expected, value, found.least) for value in found.at_rates):
         return None
     others = " and ".join(f"{found.words(value)} at {rate:g} times the rate" for rate, value in zip(RATES, found.at_rates, strict=True))
-    return f"the request rate decides: {found.words(expected)} at the recorded rate, {others}"
+    return f"it depends on the request rate: {found.words(expected)} at the recorded rate, {others}"
 
 
 def _by_part(found: _Found, expected: float) -> str | None:
@@ -171,7 +171,7 @@ def _by_part(found: _Found, expected: float) -> str | None:
         error = stdev(parts) / sqrt(PARTS)
         if _STUDENT * sqrt(2) * error > max(found.least, WITHIN * expected):
             low, high = found.words(min(parts)), found.words(max(parts))
-            return f"the traffic decides: one fifth of {of_what} gives {low}, another {high}"
+            return f"it depends on which requests arrive: one fifth of {of_what} gives {low}, another {high}"
     return None
 
 

@@ -30,7 +30,7 @@ def sessions_effect(bound: int, before: TableFacts, after: TableFacts) -> PlanEf
     notes, warnings = [f"A session keeps its home for {format_duration(new.ttl_seconds)} after its last request."], []
     if new.ttl_seconds < old.ttl_seconds:
         warnings.append(
-            f"Of {amount(bound, 'session')}, those that paused for longer than that lose their homes; the policy places their next request."
+            f"Of {amount(bound, 'session')}, those without a request for longer than that are unbound; the policy places their next request."
         )
     if new.header != old.header:
         warnings.append(
