@@ -236,8 +236,8 @@ class Access:
             _log.warning("audit entry not stored", extra={"action": draft.action, "actor": draft.actor, "error": str(error)})
 
     async def require_admin_of(self, caller: Caller, role: AccessRole, namespaces: Rights, target: str, now: datetime) -> None:
-        """Check that the caller is admin in all of `namespaces`, where the caller wants to give somebody the role
-        `role`. Raises InvalidInput, Denied (and records it).
+        """Check that the caller is admin in all of `namespaces`, because the caller wants to give somebody the role
+        `role` there. Raises InvalidInput, Denied (and records it).
         """
         _check_namespaces(namespaces)
         for namespace in (*namespaces, *(() if role is AccessRole.NONE else (None,))):

@@ -214,10 +214,10 @@ class Logins:
         """Run the block, which checks a secret. If the block raises NotAuthenticated, count a failed login of the
         address.
 
-        The secret is checked even if its address has too many failures, because a person with a valid secret must not
-        wait for other people's failures, and a secret of 256 bits cannot be guessed. For a wrong secret, an address
-        with too many failures gets TooMany instead of NotAuthenticated, and only a few secrets from such addresses are
-        checked at the same time.
+        A secret is checked even if its address has too many failed logins, so that a person with a valid secret need
+        not wait because of other people's failures. This is safe, because a secret of 256 bits cannot be guessed. For a
+        wrong secret, an address with too many failures gets TooMany instead of NotAuthenticated. Only a few secrets
+        from such addresses are checked at the same time.
         """
         async with self._doubted if not self._failures.has(login.address, now) else nullcontext():
             try:

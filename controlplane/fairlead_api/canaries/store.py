@@ -41,7 +41,7 @@ def rules_of(canary: CanarySpec) -> CanaryRules:
 
 
 async def note_step(connection: AsyncConnection, pool_id: int, state: PoolState, canary: CanarySpec | None, now: datetime) -> None:
-    """Store the canary step in `state` as soon as sessions can go to the step's new revision, and end all other steps
+    """Store the canary step that `state` reports, once sessions can go to the step's new revision. End all other steps
     of the pool.
     """
     present = state.canary if canary is not None else None

@@ -52,7 +52,7 @@ class StaleReads:
         await self._app(scope, receive, exchange.send)
 
     def remember(self, key: _Key, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """Store a good response; above MAX_ANSWERS the oldest stored response is removed."""
+        """Store a good response. If more than MAX_ANSWERS are stored, the oldest one is removed."""
         self._answers[key] = (self._monotonic(), headers, body)
         self._answers.move_to_end(key)
         while len(self._answers) > MAX_ANSWERS:

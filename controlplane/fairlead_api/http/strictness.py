@@ -31,8 +31,8 @@ CLUSTER_AUDIT = "/v1/kubernetes/audit"
 """Path of the webhook that takes the Kubernetes API's audit events."""
 
 OWN_DECODERS = (internal_paths.REPORTS, internal_paths.PREDICTOR_MODELS, CLUSTER_AUDIT)
-"""Paths of routers and of the Kubernetes API whose bodies are decoded directly into their types. If a row does not fit
-its type, the body is decoded row by row.
+"""Paths to which routers and the Kubernetes API send, and whose bodies are decoded directly into their types. If a row
+of a body does not fit its type, the body is decoded again row by row.
 """
 
 
@@ -116,8 +116,8 @@ def close(route: APIRoute) -> None:
 
 
 def check_parameters(known: Mapping[str, bool], request: Request) -> None:
-    """Raises InvalidInput for a query parameter that is not in `known`, or is repeated although it may not be. `known`
-    maps each parameter to True if it may be repeated.
+    """Raises InvalidInput for an unknown query parameter, and for a repeated parameter that may be given only once.
+    `known` has the known parameters, each with True if it may be repeated.
     """
     for name in request.query_params:
         values = request.query_params.getlist(name)

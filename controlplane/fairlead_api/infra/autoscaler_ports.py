@@ -50,8 +50,8 @@ def bound(settings: AutoscalerSettings, host: str, doors: Mapping[str, int]) -> 
 
 
 def _certificate(settings: AutoscalerSettings, protocol: str) -> Certificate | None:
-    """Return the certificate for a port that offers only `protocol`; None if no certificate is set. Clients might
-    choose a second protocol if the port offered it. Each port has its own certificate object, because each port
+    """Return the certificate for a port; None if no certificate is set. TLS offers only `protocol`, because a client
+    might choose a second protocol if one were offered. Each port needs its own certificate object, because each port
     verifies its clients by different authorities.
     """
     if settings.cert_file is None or settings.key_file is None:

@@ -63,9 +63,9 @@ async def _run(make: Callable[[], Awaitable[Result]]) -> Result:
 class Recent:
     """Figures that may be up to `usable_seconds` old when they are returned.
 
-    A figure older than `fresh_seconds` is computed again in the background, for later callers. A slow figure is
-    recomputed only after RESTS times its computing time, but at the latest after half of `usable_seconds`. With
-    `fresh_seconds` 0 every caller waits for a new result.
+    If a figure is older than `fresh_seconds` when it is requested, it is computed again in the background, for later
+    callers. After a slow computation there is a pause of RESTS times its duration, but of at most half of
+    `usable_seconds`. With `fresh_seconds` 0, every caller waits for a new result.
     """
 
     def __init__(self, fresh_seconds: float, usable_seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:

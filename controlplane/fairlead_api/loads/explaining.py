@@ -23,9 +23,8 @@ from fairlead_client.resources.load_explanations import LoadExplanation, Moved, 
 
 LONGEST = timedelta(days=1)
 TELLING = timedelta(minutes=5)
-"""Minimum length of the time from which an instance's senders are read, that is, the sessions that sent requests to it.
-If the explained range is shorter, it has too few recorded requests, so the five minutes before its end are read
-instead.
+"""Minimum length of the time in which the sessions that sent requests to an instance are looked for. If the explained
+range is shorter, it has too few recorded requests, so the five minutes before its end are searched instead.
 """
 SHARED = 240
 """The figures of all instances of a pool are read at once, and reused for requests about any of the instances. They are
@@ -322,8 +321,8 @@ def _since_before(figure: WindowFigure) -> Iterator[str]:
 
 
 def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None]) -> tuple[int, float]:
-    """Return how many of the top sessions together have at least FEW_SHARE of the tokens, and their share of the tokens
-    (0-1). The number is the smallest possible. (0, 0.0) if all listed sessions together have less than FEW_SHARE.
+    """Return the smallest number of top sessions that together have at least FEW_SHARE of the tokens, and the share
+    (0-1) of the tokens that these sessions have. (0, 0.0) if all listed sessions together have less than FEW_SHARE.
     """
     share = 0.0
     for number, one in enumerate((one for one in top if one.session is not None or one.is_unnamed), 1):

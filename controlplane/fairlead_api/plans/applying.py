@@ -40,8 +40,8 @@ def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int |
 
 
 def draft_of(begun: AuditDraft, found: ClusterObject | None) -> AuditDraft:
-    """Return the audit entry of the latest attempt to apply a plan. If the object shows that another person's write
-    succeeded, the entry names that person.
+    """Return the audit entry of the latest attempt to apply a plan. If the object names another person as its writer,
+    that person's attempt succeeded, and the entry names that person.
     """
     actor = None if found is None else found.annotations.get(CHANGED_BY)
     if found is None or actor in {None, begun.actor}:

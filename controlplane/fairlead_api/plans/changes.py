@@ -1,5 +1,5 @@
-"""Kinds of plans: each kind turns a request into a change, and supplies the questions (`plans.questions`) that find the
-change's effect.
+"""Kinds of plans. Each kind turns a request into a change, and supplies the objects that find the change's effect
+(`plans.questions`).
 
 Each kind is a module of `plans/kinds`. This module has the shared parts of the kinds that change a section of the
 pool's spec, a mark on an instance, or a session's binding.
@@ -48,8 +48,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request to change a pool, with the means to read the objects that the change concerns. `spec_of` reads the
-    pool's spec of an earlier revision, given the revision's number.
+    """A request to change a pool, together with the functions that read the objects that the change concerns. `spec_of`
+    takes a revision's number and returns the pool's spec of that revision.
     """
 
     pool: PoolKey

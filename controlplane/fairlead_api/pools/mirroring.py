@@ -69,8 +69,8 @@ class RouterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFacts:
-    """The database's facts about an instance. `table_version` is the first routing table with the present entry of the
-    instance.
+    """The database's facts about an instance. `table_version` is the version of the first routing table that contains
+    the instance's entry in its present form.
     """
 
     id: str

@@ -35,8 +35,9 @@ from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 
 
 def advice(reason: str, found: Simulated | None = None) -> str:
-    """Return the remedy for refusals of this reason in one to three sentences. For an unknown reason, the sentences say
-    where to look. If instances were missing, the result of the pool's latest simulations (`found`) is added.
+    """Return the remedy for refusals with this reason, in one to three sentences. For an unknown reason, the sentences
+    say where to look. If the reason is a lack of instances, the result of the pool's latest simulations (`found`) is
+    added.
     """
     try:
         usual = RejectionReason(reason).facts.suggestion

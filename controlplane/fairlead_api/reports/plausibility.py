@@ -54,8 +54,8 @@ _STATE = [one.name for one in fields(RouterState) if one.name not in {"sent_at",
 
 
 def clock_error(report: Report, now: float) -> float:
-    """Return the seconds to add to a report's times to convert them to the API's clock; 0.0 if the router's clock is
-    close enough to it.
+    """Return the seconds that must be added to a report's times to convert them to the API's clock; 0.0 if the two
+    clocks differ little.
     """
     error = now - report.sent_at
     return error if abs(error) > CLOCK_TOLERANCE_SECONDS else 0.0

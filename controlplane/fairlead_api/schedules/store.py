@@ -140,8 +140,8 @@ async def _add(connection: AsyncConnection, pool: int, uid: str, schedule: str, 
 
 _DECLARED = pools.c.spec_in_force["scaling"]["schedules"]
 _KEYS = (pools.c.namespace, pools.c.name, pools.c.name)
-"""Columns by which the list is ordered, one for each part of the cursor: namespace, pool, schedule. Schedules have no
-column for their name, so the column of the pool's name stands in for it.
+"""Columns of the list's order, one for each part of the cursor: namespace, pool, schedule. Schedules are not rows of a
+table, so the column of the pool's name stands in for the schedule's name.
 """
 
 

@@ -138,7 +138,7 @@ class TableStream:
 
     async def tell_others_forever(self) -> None:
         """Send each router the load reports of the other routers, every OTHERS_SECONDS, until cancelled. Routers that
-        decide separately need these reports.
+        decide separately about the requests of one pool need these reports.
         """
         while True:
             await asyncio.sleep(OTHERS_SECONDS)

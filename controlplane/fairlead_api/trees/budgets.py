@@ -13,8 +13,8 @@ TASK_WINDOWS = ("6h", "1d", "3d", PERIOD)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolled:
-    """Sums of finished tasks of one class and version of the objectives, by column of `TASK_SUMS`. In a series, they
-    cover the step of time that begins at `at`.
+    """Sums over finished tasks of one class and one version of the objectives, by column of `TASK_SUMS`. In a series,
+    the tasks ended in the step of time that begins at `at`.
     """
 
     version: int

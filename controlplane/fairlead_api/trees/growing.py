@@ -1,5 +1,5 @@
-"""Computes how the requests in a report change session trees and sums. Pure: its functions get the stored rows, and
-return the changed rows.
+"""Computes how the requests in a report change session trees and the sums over sessions' turns. Pure: its functions get
+the stored rows, and return the changed rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

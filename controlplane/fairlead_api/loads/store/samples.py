@@ -194,7 +194,8 @@ class PostgresLoads:
         return slices, found, limits
 
     async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
-        """Return migrations by column and pair of instances, oldest first, and the number of migrations in the range.
+        """Return migrations in a range, combined by column and pair of instances, oldest first. Also return the number
+        of all migrations in the range.
 
         If there are more than MAX_ARROWS pairs, only the busiest pairs are returned.
         """

@@ -62,8 +62,8 @@ def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> Plan
 
 
 def _emptied(pool: PoolUse, one: InstanceUse, words: str, *, alone: bool) -> PlanEffect:
-    """Return the effect of draining an engine that Fairlead does not stop: the engine drains, stays empty, and can be
-    put back into service.
+    """Return the effect of draining an engine that Fairlead does not start or stop. The engine finishes its requests
+    and stays empty; cancelling the drain puts it back into service.
     """
     return PlanEffect(
         sessions_moved=0 if alone else one.bound_sessions,

@@ -50,8 +50,8 @@ def require_possible(change: Change) -> None:
 
 
 def questions_of_parts(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
-    """Return one question about a change of several sections of the spec. Raises InvalidInput for a spec that would be
-    refused.
+    """Return the object that finds the effect of a change of several sections of the spec, as a list of one. Raises
+    InvalidInput for a spec that would be refused.
     """
     checked(change.part, change.patch, policies)
     parts = [one for kind in kinds_in(change.part, change.after) for one in kind.questions(change, policies)]

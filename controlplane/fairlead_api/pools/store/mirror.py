@@ -49,8 +49,8 @@ from fairlead_client.resources.audit import OPERATOR_EVENT, AuditAction
 async def store_events(
     connection: AsyncConnection, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime
 ) -> list[AuditDraft]:
-    """Store the events that are not stored yet, with their notices, and return the drafts of their audit entries.
-    Raises NotFound.
+    """Store the operator's events that are not stored yet, and the notices that they cause for webhooks. Return the
+    drafts of the events' audit entries. Raises NotFound.
     """
     pool_id = (
         await connection.execute(
@@ -175,8 +175,8 @@ class PostgresPools:
             return await read_held_pools(connection)
 
     async def unheard_pools(self, before: datetime) -> tuple[PoolKey, ...]:
-        """Return the pools for which no state has been reported since `before`, except deleted pools and pools of
-        `fairlead serve`.
+        """Return the pools whose state was last reported before `before`. Deleted pools and pools of `fairlead serve`
+        are left out.
         """
         columns = (_POOLS.c.namespace, _POOLS.c.name, _POOLS.c.annotations)
         query = select(*columns).where(_POOLS.c.deleted_at.is_(None), _POOLS.c.observed_at <= before).order_by(*columns[:2])

@@ -75,12 +75,11 @@ async def save_key_use(connection: AsyncConnection, report: Report, ignored: Cou
 
 
 LATEST = timedelta(seconds=20)
-"""Maximum delay with which an older state of a router may arrive after a newer state. Within this delay, the newer
-state stays. If the states are further apart, the router's clock was set back, and the older state replaces the newer
-one.
+"""Maximum time by which a router's reported state may be older than the stored one and still be ignored as late. If it
+is older by more, the router's clock was set back, and the reported state replaces the stored one.
 
-The delay is shorter than the difference from which routers' times are corrected
-(`plausibility.CLOCK_TOLERANCE_SECONDS`), so that a correction cannot make a new state seem old.
+The time is shorter than the clock difference from which routers' times are corrected
+(`plausibility.CLOCK_TOLERANCE_SECONDS`), so that a correction cannot make a new state seem late.
 """
 
 ROWS = tuple(ROW_KINDS)

@@ -160,7 +160,7 @@ async def read_goals(connection: AsyncConnection, pool: int, kind: str, since: d
 async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
     """Return figures of scaling decisions: the recommended numbers of instances, and the loads on which decisions were
     based. They are arranged by metric and part (a role, or a role and a controller), then by index of the step of time.
-    The figures of a step are those of each controller's last decision in the step.
+    Only each controller's last decision in a step counts.
     """
     return decided_lines((await connection.execute(_DECIDED, _where(pool, where))).all())
 
@@ -182,8 +182,8 @@ def decided_lines(rows: Iterable[Any]) -> Mapping[tuple[str, str], Mapping[int, 
 
 
 async def read_models(connection: AsyncConnection, pool: int, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
-    """Return the figure `kind` of prediction models, by router, then by index of the step of time. The figure of a step
-    is that of the router's newest model from this step.
+    """Return the figure `kind` of prediction models, by router, then by index of the step of time. Only the router's
+    newest model in each step counts.
     """
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for row in await connection.execute(_MODELS, {**_where(pool, where), "kind": kind}):

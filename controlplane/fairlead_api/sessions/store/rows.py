@@ -96,10 +96,11 @@ def _release(row: SessionRow, at: datetime) -> None:
 
 
 def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationRecord | None) -> None:
-    """Bind the session to the change's instance: add history and, for a move, the migration.
+    """Bind the session to the instance that the change names: add history and, for a move, the migration.
 
     The migration is the router's `record`; if the router sent none, a migration is made here. Routers' clocks differ,
-    and history must not run backwards, so a binding begins no earlier than the previous one.
+    so the change may have an earlier time than the previous binding. Then it begins at the time of the previous
+    binding, so that history does not run backwards.
     """
     at = max(moment(change.at), row.ended_at or (row.bound_at if row.held.version else _BEGINNING))
     source, rank = row.held.instance, row.held.rank

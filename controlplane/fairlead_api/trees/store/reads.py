@@ -32,8 +32,8 @@ MOST_TURNS = 2_000
 """Maximum number of turns of a tree that are shown; the newest ones are shown."""
 MOST_TASKS = 100
 MOST_RECENT = 1_000
-"""Maximum number of pairs of session and task that are read for each pool to find the newest tasks; the newest pairs
-are read.
+"""Maximum number of sums that are read for each pool to find the tasks with the newest turns. Each sum covers the turns
+of one session for one task; the newest sums are read.
 """
 MOST_COUNTED = 10_000
 """Maximum number of sessions of a tree that are counted."""

@@ -21,9 +21,11 @@ from fairlead_api.tables import session_trees, sessions, slo_configs, task_turns
 from fairlead_client.resources.slo import TaskShare
 
 MOST_JUDGED = 20_000
-"""Maximum number of pairs of session and task whose tasks are judged for a range; the newest pairs are used."""
+"""Maximum number of sums that are read to judge the tasks of a range. Each sum covers the turns of one session for one
+task; the newest sums are read.
+"""
 MOST_LATELY = 2_000
-"""Maximum number of pairs of session and task whose tasks are judged for the pool's condition. It is lower than
+"""Maximum number of sums (of one session for one task) that are read for the pool's condition. It is lower than
 MOST_JUDGED, because the condition is judged every few seconds.
 """
 LATELY = timedelta(hours=1)
