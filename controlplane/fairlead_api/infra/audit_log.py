@@ -125,8 +125,10 @@ class PostgresAudit:
 
     async def exported(self, start: datetime, end: datetime) -> AsyncIterator[Sequence[dict[str, Any]]]:
         """Yield the audit entries of [start, end) in order and in chunks, each entry in the form from which its hash is
-        computed. The first chunk has no entry but only `{"previous": …}`, the hash of the entry before the first one;
-        it is None if the range begins with the log's first entry.
+        computed.
+
+        Before the entries, a first chunk holds only `{"previous": …}`: the hash of the entry before the first exported
+        one, or None if the export begins with the log's first entry.
         """
         log = tables.audit_log
         async with self._database.holding() as connection:

@@ -156,7 +156,9 @@ def observations(
 
 
 def _troubled(routers: Sequence[RouterView], living: Container[str]) -> tuple[InstanceTrouble, ...]:
-    """Return each trouble that routers report about an instance in `living`, once per instance."""
+    """Return the troubles that routers report about engines of the instances in `living`. A trouble that several
+    routers report about an instance is returned once.
+    """
     return newest_of_each(one for router in routers for one in router.troubled_engines if one.instance in living)
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 class ScalingFigures:
     """The scaling figures of all pools.
 
-    `wanted` is the number of wanted instances by pool (`namespace/name`) and role. `headroom`, by pool, is the share
-    (0-1) of the judged requests of the last 5 minutes within TTFT and TPOT, minus the target share. It is negative
-    while the objective is missed. A pool without judged requests is left out.
+    `wanted` is the number of wanted instances by pool (`namespace/name`) and role. `headroom` is, by pool, a difference
+    of two shares (0-1): the share of requests that met the TTFT and TPOT targets, among the requests judged in the last
+    5 minutes, minus the share that the objective demands. It is negative while the objective is missed. A pool without
+    judged requests is left out.
     """
 
     wanted: dict[tuple[str, str], int]

@@ -233,8 +233,8 @@ def _grouped(rows: Iterable[Any], name: Callable[[Any], str]) -> Uses:
 
 
 async def _scheduled(connection: AsyncConnection, names: Mapping[int, str], start: datetime, end: datetime) -> Sequence[tuple[str, int]]:
-    """Return the savings by schedules in a range, in currency units, by currency. While a schedule's window was open,
-    it saved the price of each instance below the declared number.
+    """Return the savings by schedules in a range, in currency units, by currency. While a window of a schedule was
+    open, the pool wanted fewer instances than declared; the price of each instance fewer was saved.
     """
     windows: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in await connection.execute(_OPEN, {"pools": list(names), "start": start, "end": end}):

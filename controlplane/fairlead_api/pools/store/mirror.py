@@ -266,8 +266,8 @@ async def _save_pool(
     of_engines: dict[str, Any],
     now: datetime,
 ) -> None:
-    """Write the state's changes into the pool's row. `numbers` holds the resulting versions, and `of_engines` the
-    routers' measurements of the pool's engines.
+    """Store the reported state in the pool's row. `numbers` has the versions of the pool's spec, objectives and routing
+    table after this report; `of_engines` has the routers' measurements of the pool's engines.
     """
     pools = tables.pools
     model = state.spec.get("model")

@@ -79,8 +79,8 @@ def targets(of: Any) -> Any:
 
 
 def judged(sums: Any, now: datetime) -> "Select[Any]":
-    """Return a query for the sums, each with the version and target that judge the task, the time at which the task is
-    over, and the verdict, which is None without a target.
+    """Return a query for the sums of tasks. It adds to each task the version of the objectives and the target by which
+    the task is judged, the time at which the task is over, and the verdict, which is None without a target.
     """
     task = sums.subquery("task")
     then = (
