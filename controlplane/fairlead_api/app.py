@@ -84,7 +84,7 @@ PLAIN = (
     trials,
     webhooks,
 )
-"""Subjects that are built without any other subject."""
+"""The subjects whose features are created from the infrastructure alone, without another subject's feature."""
 
 
 class Cluster(ClusterGateway, PodCluster, Protocol):
@@ -103,8 +103,8 @@ def create_api(
     """Create the API without the web UI. `clock` replaces the database's clock, and `cluster` the clients of the
     Kubernetes API in `settings.kubeconfig`. The database may take `patience` times as long as usual before it counts as
     busy or unreachable. `simulator` is the command of a process that simulates jobs
-    (`fairlead_client.simulation_jobs`); if it is empty, nothing is simulated. `ports` are the ports for other people's
-    autoscalers.
+    (`fairlead_client.simulation_jobs`); if it is empty, nothing is simulated. `ports` are the bound ports for external
+    autoscalers, such as KEDA.
     """
     infra, kubernetes = infra_of(settings, clock, patience, simulator), KubernetesCluster(settings.kubeconfig)
     callers = access.access_of(infra, kubernetes)

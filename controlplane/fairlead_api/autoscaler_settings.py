@@ -1,5 +1,5 @@
-"""Settings of the ports at which other people's autoscalers read metrics. They are read from the environment once, at
-the start.
+"""Settings of the ports at which external autoscalers, such as KEDA, read metrics. They are read from the environment
+once, at the start.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ CERT_FILES = "FAIRLEAD_AUTOSCALERS_TLS_CERT_FILE, FAIRLEAD_AUTOSCALERS_TLS_KEY_F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscalerSettings:
-    """Settings of the ports for other people's autoscalers, and of the ports' certificates. A port that is None is not
+    """Settings of the ports for external autoscalers, and of the ports' certificates. A port that is None is not
     served.
     """
 

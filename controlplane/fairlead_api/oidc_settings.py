@@ -20,7 +20,7 @@ NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A pattern of the names that Kubernetes accepts for namespaces."""
 
 EVERYBODY = "*"
-"""In a setting of roles, means every person that the identity provider signs in."""
+"""The name that stands, in a setting of roles, for every person whom the identity provider signs in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from fairlead_api.http.documenting import openapi
 from fairlead_api.settings import Settings
 
 _LINES = {"paths": 2, "components": 2}
-"""The top-level parts of the document that are written with one member per line, each with the number of nested levels
-for which this holds. So each operation and each schema is one line.
+"""The top-level parts of the document in which each member gets its own line, by name. The number says how many nested
+levels are split into lines, so that each operation and each schema is one line.
 """
 
 

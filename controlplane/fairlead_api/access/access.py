@@ -41,8 +41,8 @@ ANYBODY = "none"
 """The `source` of the identity that every caller has in open mode, without a credential."""
 
 SHARE_SECONDS = 1.0
-"""Seconds for which a looked-up credential is reused, unless a process reports that a credential ended. Without this
-cache, the ten requests of one page would each look the credential up.
+"""Seconds for which the result of looking up a credential is reused, so that the ten requests of one page need a single
+look-up. If any process reports that a credential ended, the results are dropped at once.
 """
 
 MOST_NAMESPACES = 100
@@ -52,9 +52,9 @@ class Access:
     """Use cases of access control.
 
     With `open_to_all`, everybody is accepted as admin (loopback only). `requests_per_second` limits the requests of
-    each person's credential (0 = unlimited); after a pause, the requests of BURST_SECONDS may come at once. With
-    `cluster`, tokens of the Kubernetes cluster are accepted too. With `given`, people from the identity provider are
-    accepted too; `given` determines their roles.
+    each person's credential (0 = unlimited); after a pause, a person may send at once as many requests as the limit
+    allows in BURST_SECONDS. With `cluster`, tokens of the Kubernetes cluster are accepted too. `given` holds the roles
+    that the settings give to people from the identity provider; without it, these people are not accepted.
     """
 
     def __init__(
@@ -227,8 +227,8 @@ class Access:
             )
 
     async def note(self, draft: AuditDraft, now: datetime) -> None:
-        """Record an audit event that is not part of another change. The caller gets a response even if the database is
-        unreachable.
+        """Record an audit event that belongs to no other change. If the database is unreachable, the event is only
+        logged, and the caller's request continues.
         """
         try:
             await self._store.record(draft, now)
@@ -236,8 +236,8 @@ class Access:
             _log.warning("audit entry not stored", extra={"action": draft.action, "actor": draft.actor, "error": str(error)})
 
     async def require_admin_of(self, caller: Caller, role: AccessRole, namespaces: Rights, target: str, now: datetime) -> None:
-        """Check that the caller is admin in all of `namespaces`, where the caller wants to give somebody the role
-        `role`. Raises InvalidInput, Denied (and records it).
+        """Check that the caller is admin in all of `namespaces`, because the caller wants to give somebody the role
+        `role` there. Raises InvalidInput, Denied (and records it).
         """
         _check_namespaces(namespaces)
         for namespace in (*namespaces, *(() if role is AccessRole.NONE else (None,))):

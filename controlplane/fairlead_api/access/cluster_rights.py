@@ -62,7 +62,9 @@ class ClusterReviews(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """The rights of a user in the cluster at one time: a role for all namespaces, and roles for single namespaces."""
+    """The rights of a user in the cluster, as looked up at one time: a role for all namespaces, and roles for single
+    namespaces.
+    """
 
     role: AccessRole
     namespaces: Rights

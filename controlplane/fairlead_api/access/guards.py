@@ -1,8 +1,9 @@
 """Identifies the caller before the API parses, caches or looks up any part of a request, and checks that the caller has
 the role that an endpoint needs.
 
-A 401 gives an unknown caller no information: it names no fields and no paths, and the request's body is not read. Later
-steps can rely on a known caller, for example `StaleReads`, which repeats earlier responses.
+A 401 gives an unknown caller no information: it names no fields and no paths, and the request's body is not read.
+Because the caller is identified first, later middleware such as `StaleReads`, which repeats earlier responses, never
+serves an unknown caller.
 """
 
 import re
@@ -25,8 +26,8 @@ from fairlead_client.public.calling import TOKEN_HEADER
 from fairlead_client.resources.access import AccessRole, Identity
 
 IN_PROCESS = "in-process\n"
-"""The client address of an in-process call, which has no socket. No client can claim this address: it contains a line
-break, and `X-Forwarded-For` sets a client's address only behind a trusted proxy.
+"""The value that stands for the client address of an in-process call, which has no socket. No client can pretend to
+have it: no address contains a line break, and `X-Forwarded-For` sets a client's address only behind a trusted proxy.
 """
 
 _FOREIGN = Denied(
@@ -76,9 +77,11 @@ class Identify:
 
 
 def is_foreign(request: Request) -> bool:
-    """Return whether a page of another site makes this request through a person's browser, which can reach loopback
-    addresses. Such a request names an origin that is not loopback. Or it uses a DNS name of the other site that
-    resolves to loopback.
+    """Return whether a page of another site made a person's browser send this request. A browser can reach loopback
+    addresses, so such a page could otherwise use an API that listens only there.
+
+    The request is foreign if its browser or its `Origin` header names another site as its source, or if its `Host`
+    header is not loopback, because the other site's DNS name may resolve to loopback.
     """
     if request.client is not None and request.client.host == IN_PROCESS:
         return False
@@ -137,9 +140,9 @@ class Guard:
         responds with 403.
 
         The role is needed in the namespace that the path names. If the path names no namespace, the role is needed in
-        all namespaces. With `somewhere`, the role is then needed in the namespace of the parameter `pool`; without that
-        parameter, in at least one namespace, and the endpoint must limit its response to what the caller may see
-        (`Caller.sight`).
+        all namespaces, unless `somewhere` is set. With `somewhere`, it is needed in the namespace of the query
+        parameter `pool`. If that parameter is missing, one namespace is enough, and the endpoint must limit its
+        response to what the caller may see (`Caller.sight`).
         """
 
         async def dependency(request: Request) -> Caller:

@@ -181,8 +181,8 @@ class OpenIdProvider:
         return self._with_role(claims)
 
     def _with_role(self, claims: Mapping[str, Any]) -> Person:
-        """Return the person with these claims. Refuses a person who has no role and whose groups are missing, because
-        the missing groups may be the reason that the person has no role.
+        """Return the person with these claims. Raises an error for a person without a role if the claims lack groups
+        that the settings need, because the groups might give a role.
         """
         person, missing = self._named(claims), self._without_groups(claims)
         if missing is None:

@@ -11,7 +11,7 @@ from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.errors import TooMany
 
 BURST = 10
-"""Number of refusals of one caller that may get an audit entry each in quick succession."""
+"""Maximum number of refusals of one caller that get an audit entry each in quick succession."""
 
 REFILL_SECONDS = 60.0
 """Seconds until one more refusal of a caller may get an audit entry."""
@@ -35,10 +35,10 @@ class DenialBudgets:
         self._budgets: OrderedDict[object, _Budget] = OrderedDict()
 
     def spend(self, caller: object, now: datetime) -> int | None:
-        """Count one refusal of a caller.
+        """Count one refusal of a caller, and decide whether it gets an audit entry.
 
-        Returns None if this refusal gets no audit entry. Otherwise it gets an entry, and the result is the number of
-        the caller's earlier refusals that got none.
+        Returns None if it gets no entry. If it gets one, returns how many of the caller's earlier refusals got no
+        entry.
         """
         budget = self._budgets.pop(caller, None) or _Budget(left=float(BURST), at=now)
         self._budgets[caller] = budget

@@ -35,10 +35,10 @@ from fairlead_client.resources.audit import AuditAction, AuditResult
 from fairlead_client.resources.pages import Page
 
 FAILED_LOGINS = 10
-"""Number of failed logins of one address before the address must wait."""
+"""Number of failed logins that one address may have in quick succession. After that, the address must wait."""
 
 FAILED_LOGIN_SECONDS = 10.0
-"""Seconds after which an address with too many failed logins may fail one more login."""
+"""Seconds until an address that has used up its FAILED_LOGINS is allowed one more failed login."""
 
 DOUBTED_AT_ONCE = 4
 """Maximum number of simultaneous checks of login attempts from addresses with too many failed logins."""
@@ -214,10 +214,10 @@ class Logins:
         """Run the block, which checks a secret. If the block raises NotAuthenticated, count a failed login of the
         address.
 
-        The secret is checked even if its address has too many failures, because a person with a valid secret must not
-        wait for other people's failures, and a secret of 256 bits cannot be guessed. For a wrong secret, an address
-        with too many failures gets TooMany instead of NotAuthenticated, and only a few secrets from such addresses are
-        checked at the same time.
+        A secret is checked even if its address has too many failed logins, so that a person with a valid secret need
+        not wait because of other people's failures. This is safe, because a secret of 256 bits cannot be guessed. For a
+        wrong secret, an address with too many failures gets TooMany instead of NotAuthenticated. Only a few secrets
+        from such addresses are checked at the same time.
         """
         async with self._doubted if not self._failures.has(login.address, now) else nullcontext():
             try:

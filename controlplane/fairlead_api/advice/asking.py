@@ -20,12 +20,13 @@ from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 
 
 def loads(measured: PoolMeasures, roles: Mapping[str, Role], signals: PoolSignals, facts: TableFacts) -> dict[str, float]:
-    """Return the load of each instance whose role's speed was measured: the larger of its prefill load and its decode
-    load.
+    """Return the load of each instance, by name; 1 means that the instance just meets its objectives. The load is the
+    larger of the instance's prefill load and its decode load. Instances of a role without measured signals are left
+    out.
 
-    The prefill load is the time to compute the waiting prompt tokens divided by the TTFT objective. The decode load is
-    the time of a decode step divided by the TPOT objective. An instance has only the loads of its role. They are
-    computed like `RoleSignals.prefill_load` and `decode_load`, which are means over instances.
+    The prefill load is the seconds to compute the waiting prompt tokens, divided by the TTFT objective. The decode load
+    is the seconds of a decode step, divided by the TPOT objective. A prefill instance has no decode load, and a decode
+    instance no prefill load. `RoleSignals.prefill_load` and `decode_load` are computed alike, as means over instances.
     """
     found: dict[str, float] = {}
     for one in measured.instances:
@@ -143,7 +144,7 @@ class TrendStep:
 
 
 def trend_steps(found: Trends) -> Iterator[TrendStep]:
-    """Yield the steps of all pools, one pool after the other, each pool's oldest step first."""
+    """Yield the steps of all pools: pool by pool, and for each pool the oldest step first."""
     for one in found.pools:
         counts = zip(one.judged, one.in_time, one.refused, one.failed, one.ttft_seconds, strict=True)
         for step, (judged, in_time, refused, failed, ttft) in enumerate(counts):

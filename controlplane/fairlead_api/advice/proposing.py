@@ -59,7 +59,9 @@ class Source(Protocol):
 
 
 class Advised:
-    """The source of proposals from the operator's advice. It owns every request that no source in `others` owns."""
+    """The source of proposals from the operator's advice. A proposal counts as this source's own if it belongs to no
+    source in `others`.
+    """
 
     def __init__(self, reader: SituationReader, *others: Source) -> None:
         self._reader = reader
@@ -74,8 +76,8 @@ class Advised:
 
 
 def advised(everything: Situations) -> Wanted:
-    """Return the proposals that follow from the operator's present advice, each with its pool. The operator's advice
-    becomes a proposal even if another finding explains its symptom. Pure.
+    """Return the proposals that follow from the operator's present advice, each with the name of its pool. They include
+    advice that the list of findings hides because another finding explains the same symptom. Pure.
     """
     found = [one for pool in everything.pools for one in scaling_advice.find(pool)]
     return [(one.pool, Proposal(because=one.sentence, request=plan_request(one.remedy))) for one in found if one.remedy is not None]

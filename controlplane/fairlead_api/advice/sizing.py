@@ -2,8 +2,8 @@
 guesses.
 
 A job checks all pools periodically. The result of a simulation stays valid for some minutes, so that all readers of all
-pages see the same number. After that, the number changes only if it lies outside the range that the next simulation
-finds.
+pages see the same number. Then the pool is simulated again. The number in the advice stays as it is if the new
+simulation finds a range that contains it.
 """
 
 import math
@@ -118,9 +118,8 @@ class Sizing:
 
 
 def recorded_as_it_is(present: PoolAtPresent, now: datetime) -> tuple[datetime, datetime]:
-    """Return the range of time whose recorded requests are simulated: the last hour, or less if the pool's spec was
-    changed within that hour. Earlier requests do not count, because the pool then had another spec, for example more
-    instances.
+    """Return the range of time whose recorded requests are simulated. It is the last hour, but begins no earlier than
+    the last change of the pool's spec, because earlier requests were served under another spec.
     """
     start = now - WINDOW
     return (start if present.changed_at is None else min(now, max(start, present.changed_at))), now
@@ -134,8 +133,9 @@ def _when(window: tuple[datetime, datetime]) -> str:
 
 
 def is_due(pool: PoolSituation) -> bool:
-    """Return whether to simulate the pool now. The pool must miss its objectives or refuse requests because instances
-    lack capacity, and have a live router. The last simulation must be AGAIN_SECONDS old, or must be of other targets.
+    """Return whether to simulate the pool now. The pool must have a live router, and it must miss its objectives or
+    refuse requests because instances lack capacity. In addition, the last simulation must be at least AGAIN_SECONDS
+    old, or must have used other objectives than the pool has now.
     """
     turned_away = sum(pool.refused.get(reason, 0) for reason in FOR_PREFILL | FOR_DECODE)
     if not (pool.out_of_slo or turned_away) or not pool.live_routers:
@@ -147,8 +147,8 @@ def is_due(pool: PoolSituation) -> bool:
 
 
 def busiest(pool: PoolSituation, present: PoolAtPresent) -> Role | None:
-    """Return the role whose needed number of instances is largest relative to the number that it has. Without measured
-    needs, return the first role; None if the pool has no instances.
+    """Return the role that needs the most instances relative to the number that it has. If no needs were measured,
+    return the first role. None if the pool has no instances.
     """
     roles = [one.role for one in pool.roles if present.instances.get(one.role)]
     return max(roles, key=lambda role: (_needed(pool, role) or 0.0) / present.instances[role], default=None)
@@ -185,8 +185,8 @@ def _speed(present: PoolAtPresent) -> float | None:
 
 
 def _as_measured(present: PoolAtPresent, pool: PoolSituation, role: Role) -> PoolAtPresent:
-    """Return the pool with the prefill speed from the signals of the role, unless the pool's own figure has a better
-    source.
+    """Return the pool's facts with the prefill speed that was measured for the role. The prefill speed stays unchanged
+    if the pool already has a figure from a better source, or if nothing was measured.
     """
     signals = _signals(pool, role)
     if signals is None or not signals.prefill_tokens_per_second:

@@ -155,9 +155,11 @@ class Seen:
 
 
 def changers(changes: Iterable[ClusterChange], since: Seen, until: Seen) -> list[ClusterChange]:
-    """Return the changes of one object's spec that led from the revision seen at `since` to the next revision, seen at
-    `until`, in order. A change of the spec has a new generation. A write that leaves the generation unchanged is left
-    out. A write without a generation counts as the next generation.
+    """Return the changes that turned one revision of an object's spec into the next, in order. The revisions were seen
+    at `since` and `until`.
+
+    A write that leaves the object's generation unchanged is left out, because it did not change the spec. A write
+    without a generation counts as the next generation.
     """
     found: list[ClusterChange] = []
     generation, version = since.generation, since.version

@@ -62,7 +62,7 @@ _EMPTY = {"apiVersion": "audit.k8s.io/v1", "kind": "EventList", "items": []}
 
 
 def cluster_audit_routes(guard: Guard, store: PostgresClusterChanges, clock: Callable[[], datetime]) -> Routes:
-    """POST /v1/kubernetes/audit."""
+    """Return the route of POST /v1/kubernetes/audit, the webhook of the Kubernetes API's audit log."""
     routes = Routes(tags=["history"])
     Auditor = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_AUDIT))]  # noqa: N806 - it is a type
     content = {"schema": _BODY, "examples": {"no events": {"summary": "no events", "value": _EMPTY}}}
@@ -235,8 +235,8 @@ def audit_view_routes(guard: Guard, stored: PostgresAuditViews, clock: Callable[
 
     @routes.post("", status_code=201, dependencies=[Depends(known_fields(AuditViewRequest))])
     async def save_audit_view(body: AuditViewRequest, request: Request, caller: Viewer) -> AuditView:
-        """Saves filters of the audit log as a named view. A person can have at most 50 views, and at most 50 views of
-        all people are shared. To share a view, the caller needs the role operator in the namespace of the view's pool,
+        """Saves filters of the audit log as a named view. Each person can have at most 50 views, and at most 50 views
+        in total can be shared. To share a view, the caller needs the role operator in the namespace of the view's pool,
         or in all namespaces if the view has no pool.
         """
         now = clock()

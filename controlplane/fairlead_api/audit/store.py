@@ -79,8 +79,8 @@ class PostgresClusterChanges:
 
 
 async def author_of(connection: AsyncConnection, pool_id: int, uid: str, until: Seen) -> str | None:
-    """Return the users who made the changes after the pool's stored revision, up to the next revision, which was seen
-    at `until`; None if no audit event names them yet.
+    """Return the users who changed the pool's spec after its stored revision, up to the next revision, which was seen
+    at `until`. None if no audit event names them yet.
     """
     revisions = tables.pool_revisions
     query = select(revisions).where(revisions.c.pool_id == pool_id).order_by(revisions.c.number.desc()).limit(1)

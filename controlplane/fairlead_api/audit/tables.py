@@ -8,8 +8,8 @@ BY_THE_SYSTEM = (
     "role IN ('system-operator', 'system-router') OR left(action, 9) = 'operator.' "
     "OR (role = 'cluster' AND source ~ 'autoscaler|controller|operator')"
 )
-"""The SQL condition for audit entries that were not made by a person, the same rule as in
-`audit.cluster_events.kind_of`.
+"""The SQL condition for audit entries whose actor is not a person. `audit.cluster_events.kind_of` implements the same
+rule in Python.
 """
 
 

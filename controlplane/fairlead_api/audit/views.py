@@ -55,8 +55,9 @@ def visible(view: AuditView, caller: Caller) -> bool:
 
 
 def role_to_write(view: AuditView, after: AuditView | None, caller: Caller) -> AccessRole | None:
-    """Return the role that the caller needs in the namespace of the view's pool: to save the view, to change it to
-    `after`, or to delete it (`after` is None). None means that it is enough to see the view.
+    """Return the role that the caller needs to save the view, to change it to `after`, or to delete it (`after` is
+    None). The caller needs the role in the namespace of the view's pool. None means that every caller who sees the view
+    may do so.
     """
     if view.owner != caller.identity.subject:
         return AccessRole.ADMIN

@@ -1,5 +1,5 @@
-"""Ports at which other people's autoscalers request a pool's figures: KEDA over gRPC, a HorizontalPodAutoscaler through
-the Kubernetes API.
+"""Ports at which external autoscalers request a pool's figures: KEDA over gRPC, a HorizontalPodAutoscaler through the
+Kubernetes API.
 
 `figures` holds the figures for all ports. `keda` decodes KEDA's messages and encodes responses, and `scaler_port`
 serves KEDA's streams. `external_metrics` makes the documents of `external.metrics.k8s.io` and evaluates selectors.

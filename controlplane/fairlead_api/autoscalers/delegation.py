@@ -1,10 +1,10 @@
 """Lets the Kubernetes API identify the callers of an aggregated API and check their rights.
 
 Every extension API server does the same (`k8s.io/apiserver`, `DelegatingAuthenticationOptions` and
-`…AuthorizationOptions`). The API server's front proxy shows a certificate, which the authority in the ConfigMap
-`extension-apiserver-authentication` has signed, and names the original caller in headers. These headers are accepted
-from the front proxy only. Any other caller shows a token, which a TokenReview checks. A SubjectAccessReview decides
-what a caller may do; the group `system:masters` may do everything.
+`…AuthorizationOptions`). Most calls come through the API server's front proxy. It shows a certificate that is signed by
+the authority in the ConfigMap `extension-apiserver-authentication`, and names the original caller in headers. These
+headers are accepted from the front proxy only. Any other caller shows a token, which a TokenReview checks. A
+SubjectAccessReview decides what a caller may do; the group `system:masters` may do everything.
 """
 
 import logging
@@ -104,8 +104,8 @@ def user_by_headers(proxy: FrontProxy, certificate: Mapping[str, Any] | None, he
 
 
 def with_authenticated(name: str, groups: Sequence[str]) -> tuple[str, ...]:
-    """Return an authenticated user's groups, with the group of all authenticated users added if it is missing, as
-    `k8s.io/apiserver` does. The API server's own components send no group with their discovery requests, and only this
+    """Return an authenticated user's groups. The group of all authenticated users is added if it is missing, as
+    `k8s.io/apiserver` does. The API server's own components name no group in their discovery requests, and only this
     group gives them the right to discovery.
     """
     is_known = name != ANONYMOUS and AUTHENTICATED not in groups and UNAUTHENTICATED not in groups

@@ -150,8 +150,8 @@ _VALUE = re.compile(r"[-A-Za-z0-9_.]*")
 _EQUAL = re.compile(rf"({_NAME})\s*(==|=|!=)\s*({_VALUE.pattern})")
 _SET = re.compile(rf"({_NAME})\s+(in|notin)\s+\(([^()]*)\)")
 _EXISTS = re.compile(rf"(!?)\s*({_NAME})")
-"""Patterns of the requirements in a label selector, without surrounding blanks. Two adjacent repetitions in a pattern
-never match the same character; otherwise a short text could keep the process busy for hours.
+"""Patterns for the kinds of requirements in a label selector, without surrounding blanks. In each pattern, two adjacent
+repetitions never match the same character. Otherwise, matching a short text could take hours.
 """
 
 

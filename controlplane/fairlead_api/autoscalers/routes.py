@@ -1,4 +1,4 @@
-"""The feature that serves the ports for other people's autoscalers. It adds no path to the API."""
+"""Feature for the ports at which external autoscalers read metrics. It adds no path to the API."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,9 +13,7 @@ from fairlead_api.infra.kubernetes import Kubernetes
 
 
 def feature(figures: LatestFigures, ports: AutoscalerPorts, cluster: Kubernetes) -> Feature:
-    """Return the feature that serves the configured ports for other people's autoscalers. By default, no port is
-    configured.
-    """
+    """Return the feature that serves the configured ports for external autoscalers. By default, no port is set."""
     return Feature(routes=(), ports=partial(_serving, figures, ports, cluster))
 
 

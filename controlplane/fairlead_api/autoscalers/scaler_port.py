@@ -74,7 +74,9 @@ class ScalerCall:
         self._ended(self)
 
     def keeps(self, size: int) -> bool:
-        """Return whether the stream may wait for the remaining part of an incomplete message of `size` bytes."""
+        """Return whether the stream may wait for the rest of an incomplete message; `size` is the number of bytes
+        received so far.
+        """
         return size <= LARGEST
 
     def half_closed(self) -> None:

@@ -1,5 +1,5 @@
-"""The background job that judges the canary steps in force. The job keeps its progress in memory only to read less: a
-new process reads a step's requests from the beginning and reaches the same judgement.
+"""The background job that judges the canary steps in force. The job's progress is in memory only, so that a round need
+not read all requests again. A new process reads a step's requests from the beginning and reaches the same judgement.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Store(Protocol):
 
 @dataclass(slots=True)
 class _Going:
-    """The state of a canary step while it is being judged: its judge; the `earlier` sessions, which the judge ignores;
-    the `last` request that was read; the verdict that was stored last, with its time (`spoke`); and the number of
-    requests `read`.
+    """The state of a canary step while it is being judged. `earlier` are the sessions from before the step, which the
+    judge ignores. `last` is the position of the last request that was read, and `read` the number of requests read.
+    `spoke` is the verdict that was stored last, with its time.
     """
 
     judge: Judge

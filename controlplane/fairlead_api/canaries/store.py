@@ -29,8 +29,8 @@ _EARLIER = text(
 
 
 def rules_of(canary: CanarySpec) -> CanaryRules:
-    """Return the rules for judging a step. The permitted probability of stopping a good revision is divided equally
-    among all steps.
+    """Return the rules for judging a step. The permitted probability that the whole rollout stops a good revision is
+    divided equally among its steps.
     """
     return CanaryRules(
         stop_above=canary.stop_above / 100,
@@ -41,7 +41,7 @@ def rules_of(canary: CanarySpec) -> CanaryRules:
 
 
 async def note_step(connection: AsyncConnection, pool_id: int, state: PoolState, canary: CanarySpec | None, now: datetime) -> None:
-    """Store the canary step in `state` as soon as sessions can go to the step's new revision, and end all other steps
+    """Store the canary step that `state` reports, once sessions can go to the step's new revision. End all other steps
     of the pool.
     """
     present = state.canary if canary is not None else None
@@ -103,8 +103,8 @@ class PostgresCanaries:
         return [read(CanarySample, row, pool=step.pool, at=row.at.timestamp()) for row in rows]
 
     async def count(self, step: OpenStep, until: tuple[datetime, str]) -> int:
-        """Return the number of stored requests of a step up to the position `until`: a time and, within that time, a
-        session.
+        """Return the number of stored requests of a step up to and including the position `until`. A position is a time
+        and a session, because requests are ordered by time and then by session.
         """
         mine = select(func.count()).where(_SAMPLES.pool_id == step.pool_id, _SAMPLES.step == step.step, _SAMPLES.at >= step.began_at)
         async with self._database.reading() as connection:

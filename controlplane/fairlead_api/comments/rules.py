@@ -11,7 +11,9 @@ LONGEST_TEXT = 1000
 LONGEST_PLAN = 100
 LONGEST_RANGE = timedelta(days=92)
 LATE = timedelta(minutes=1)
-"""Maximum time by which a comment's range may end in the future; it allows for clocks that differ."""
+"""Maximum time from now to the end of a comment's range. It is not 0, because the clocks of people and of the API
+differ.
+"""
 MOST_OWN = 500
 """Maximum number of comments of one person on one pool."""
 

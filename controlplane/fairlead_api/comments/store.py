@@ -94,8 +94,8 @@ def _joined() -> Any:
 
 
 async def _moment(connection: AsyncConnection, pool: int, plan: str) -> tuple[datetime, datetime]:
-    """Return the time at which the plan was made, as a range that begins and ends then. Raises NotFound, also for a
-    plan of another pool.
+    """Return a range that begins and ends at the time at which the plan was made. Raises NotFound, also for a plan of
+    another pool.
     """
     row = (await connection.execute(select(plans.c.created_at).where(plans.c.id == plan, plans.c.pool_id == pool))).one_or_none()
     if row is None:

@@ -198,8 +198,8 @@ def spent_of(found: CostReport) -> Spent:
 
 
 def drafts_of(row: Any, state: BudgetState, spent: tuple[int, int]) -> list[AuditDraft]:
-    """Return the audit entries for budget limits that were reached now. A hard limit is recorded again whenever it
-    extends the time until which the key is refused.
+    """Return the audit entries for budget limits that a gateway key has just reached. An entry for a hard limit is
+    added again when a later limit makes routers refuse the key for longer.
     """
     reached = []
     if state.soft and row.budget_soft_at is None:

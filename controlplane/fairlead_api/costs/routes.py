@@ -50,7 +50,9 @@ def cost_routes(guard: Guard, reader: PostgresCosts, clock: Callable[[], datetim
 
 
 def whole_hours(start: datetime, end: datetime, now: datetime) -> tuple[datetime, datetime]:
-    """Return the whole hours that contain a range, up to `now`: at least one hour, unless `now` is earlier. Pure."""
+    """Return the start and the end of the whole hours that contain a range. The end is at most `now`, but not before
+    the start. Pure.
+    """
     first = start.replace(minute=0, second=0, microsecond=0)
     last = end.replace(minute=0, second=0, microsecond=0)
     last = last if last == end else last + HOUR

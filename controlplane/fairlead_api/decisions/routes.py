@@ -48,7 +48,9 @@ class Keeping:
         return KeptSessions(pool=str(pool), sessions=await self._store.kept(pool, now))
 
     async def keep(self, pool: PoolKey, request: KeepSessionRequest, caller: Caller, now: datetime) -> KeptSession:
-        """Start to keep every decision of a session, which may begin later. Raises InvalidInput, NotFound, Conflict."""
+        """Start to keep every decision of a session. The session need not exist yet. Raises InvalidInput, NotFound,
+        Conflict.
+        """
         if not request.session or len(request.session) > LONGEST_SESSION or "\0" in request.session:
             raise InvalidInput("session", request.session, f"write the session's name, of at most {LONGEST_SESSION} characters")
         if not 1 <= request.minutes <= MOST_MINUTES:
@@ -117,7 +119,9 @@ def decision_routes(
         return answer(seen(caller, await reader.decision(decision_id), "decision", decision_id))
 
     async def get_decision_reasons(namespace: str, name: str, newest: Annotated[int, Query(ge=1, le=MOST_COUNTED)] = 100) -> Ask:
-        """The number of a pool's `newest` sampled decisions that had each reason."""
+        """For each reason of a routing decision, the number of a pool's sampled decisions that had it. Only the newest
+        decisions are counted, at most `newest`.
+        """
         return lambda _: reader.reasons(PoolKey(namespace=namespace, name=name), newest)
 
     path, needs = "/pools/{namespace}/{name}/decision-reasons", guard.needs(AccessRole.VIEWER)

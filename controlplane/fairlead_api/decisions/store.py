@@ -96,8 +96,8 @@ class PostgresDecisions:
             raise NotSampled(decision_id, await self.sampled_share(), self._days) from None
 
     async def sampled_share(self) -> float | None:
-        """Return the share (0-1) of requests without any problem whose decisions are sampled, estimated from the newest
-        stored decisions; None if no such request is among them.
+        """Return the share (0-1) of trouble-free requests whose decisions are stored. It is estimated from the newest
+        stored decisions; None if these contain no trouble-free request.
         """
         columns = decisions.c
         newest = select(columns.kept, columns.sample_rate).order_by(columns.at.desc()).limit(_SHARE_ROWS)
@@ -142,8 +142,8 @@ class PostgresDecisions:
 
 
 def _kept_for(reason: KeptFor) -> Test:
-    """Return the condition that a decision was kept for `reason`. Rows from routers that report no reason count as part
-    of the sample.
+    """Return the condition that a decision was stored for `reason`. A decision without a reason, from a router that
+    reports none, counts as one of the sample.
     """
     return lambda columns: func.coalesce(columns.kept, KeptFor.SAMPLE.value) == reason.value
 

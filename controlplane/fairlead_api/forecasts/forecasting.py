@@ -135,8 +135,8 @@ class Forecasting:
         return request.kind is PlanKind.SCHEDULE and (request.fields or {}).get("action") == ScheduleAction.REPLACE
 
     async def proposals(self, now: datetime) -> tuple[Sequence[tuple[str, Proposal]], Sequence[str]]:
-        """Return the present proposals of schedules, each with its pool, and the pools for which it is known whether
-        they have proposals.
+        """Return the present proposals of schedules, each with its pool, and the names of the examined pools. A pool
+        whose examination failed is not among the examined pools.
         """
         wanted: list[tuple[str, Proposal]] = []
         known: list[str] = []
@@ -190,8 +190,9 @@ def _log_failure(pool: PoolKey, replay: asyncio.Task[Tried]) -> None:
 
 
 def proposal_of(facts: Forecasted, found: Proposed, result: Tried, now: datetime) -> Proposal | None:
-    """Return the proposal for a pool: to replace the pool's schedules by the schedules `found`. None if both are equal,
-    or if the replacement would help too little and the present schedules are not out of date.
+    """Return the proposal to replace the pool's schedules by the schedules `found`. None if both are equal. Also None
+    if the replacement would help too little, unless the pool has schedules from an earlier forecast that are out of
+    date.
     """
     if not differs(found.schedules, facts.schedules):
         return None
@@ -203,7 +204,9 @@ def proposal_of(facts: Forecasted, found: Proposed, result: Tried, now: datetime
 
 
 def request_of(found: Proposed) -> PlanRequest:
-    """Return the request for a plan that replaces the pool's schedules from a forecast by the proposed schedules."""
+    """Return the request for a plan that removes the pool's schedules that come from an earlier forecast, and adds the
+    proposed schedules.
+    """
     fields = {"name": PREFIX, "action": ScheduleAction.REPLACE.value, "schedules": list(found.schedules)}
     return PlanRequest(kind=PlanKind.SCHEDULE, fields=fields)
 

@@ -35,8 +35,8 @@ WEEKS = 9
 one from three weeks ago.
 """
 ASSUMED_START_SECONDS = 480.0
-"""Seconds that the start of an instance is assumed to take until a start was measured: the longest of the usual two to
-eight minutes.
+"""Seconds that the start of an instance is assumed to take while none was measured. A start usually takes two to eight
+minutes; the longest of these is assumed.
 """
 
 _LOADS = text("""

@@ -1,7 +1,8 @@
 """Completes FastAPI's OpenAPI document.
 
-Adds credentials, the API's real refusals and headers, and examples of request bodies by the name of their type. (A test
-reads each example as the API would.) Marks request bodies in which unknown fields are refused.
+Adds three things: credentials; the refusals and headers that the API really sends; and examples of request bodies, by
+the name of their type. A test reads each example as the API would. Also marks request bodies in which unknown fields
+are refused.
 """
 
 from dataclasses import dataclass

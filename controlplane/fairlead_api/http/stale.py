@@ -1,8 +1,8 @@
-"""While the database is unreachable, responds to a read with the last good response to the same request of the same
+"""While the database is unreachable, answers a read by repeating the last good response to the same request of the same
 person, marked as stale.
 
-Only problem documents about the database are replaced, and only for a caller that `Identify` accepts. A caller whose
-credential was revoked, or who is unknown while the database is unreachable, gets no stale response. Stale responses
+Only problem documents about the database are replaced, and only for a caller whom `Identify` accepts. A caller gets no
+stale response if its credential was revoked, or if it is not known while the database is unreachable. Stale responses
 give their age in `age` and `x-fairlead-stale`.
 """
 
@@ -52,7 +52,7 @@ class StaleReads:
         await self._app(scope, receive, exchange.send)
 
     def remember(self, key: _Key, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """Store a good response; above MAX_ANSWERS the oldest stored response is removed."""
+        """Store a good response. If more than MAX_ANSWERS are stored, the oldest one is removed."""
         self._answers[key] = (self._monotonic(), headers, body)
         self._answers.move_to_end(key)
         while len(self._answers) > MAX_ANSWERS:

@@ -19,9 +19,9 @@ from fairlead_api.http.problems import of_input, of_malformed, of_too_large, pro
 from fairlead_client import internal_paths
 
 LARGEST_CHECKED = 2 * 1024 * 1024
-"""Maximum number of bytes of a body that is read strictly. Larger bodies are accepted only from processes, and for a
-simulation with its trace, which has a separate decoder. All other larger bodies are refused, because decoded JSON may
-take forty times its size in memory.
+"""Maximum number of bytes of a body that is read strictly. Decoded JSON may take forty times its size in memory, so a
+larger body is refused, with two exceptions: a body sent by a process, and a simulation's request with its trace, for
+which there is a separate decoder.
 """
 
 LARGEST_OF_STRANGERS = 64 * 1024
@@ -31,8 +31,8 @@ CLUSTER_AUDIT = "/v1/kubernetes/audit"
 """Path of the webhook that takes the Kubernetes API's audit events."""
 
 OWN_DECODERS = (internal_paths.REPORTS, internal_paths.PREDICTOR_MODELS, CLUSTER_AUDIT)
-"""Paths of routers and of the Kubernetes API whose bodies are decoded directly into their types. If a row does not fit
-its type, the body is decoded row by row.
+"""Paths to which routers and the Kubernetes API send, and whose bodies are decoded directly into their types. If a row
+of a body does not fit its type, the body is decoded again row by row.
 """
 
 
@@ -94,15 +94,15 @@ async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping
 
 
 OPEN = ("/internal/", "/v1/kubernetes/")
-"""Path prefixes with unknown query parameters allowed: a newer router may send more parameters than an older API knows,
-and the Kubernetes API adds a `timeout`.
+"""Prefixes of the paths that accept unknown query parameters. A newer router may send more parameters than an older API
+knows, and the Kubernetes API adds a `timeout`.
 """
 
 
 def close(route: APIRoute) -> None:
-    """Make a route refuse unknown query parameters, after the caller's rights were checked. The 422 names the unknown
-    parameter, the known parameter with the most similar name, and all known ones. Paths that programs of other versions
-    call accept unknown parameters.
+    """Make a route refuse unknown query parameters. They are checked after the caller's rights. The 422 names the
+    unknown parameter, the known parameter with the most similar name, and all known parameters. Paths that programs of
+    other versions call still accept unknown parameters.
     """
     if route.path.startswith(OPEN):
         return
@@ -116,8 +116,8 @@ def close(route: APIRoute) -> None:
 
 
 def check_parameters(known: Mapping[str, bool], request: Request) -> None:
-    """Raises InvalidInput for a query parameter that is not in `known`, or is repeated although it may not be. `known`
-    maps each parameter to True if it may be repeated.
+    """Raises InvalidInput for an unknown query parameter, and for a repeated parameter that may be given only once.
+    `known` has the known parameters, each with True if it may be repeated.
     """
     for name in request.query_params:
         values = request.query_params.getlist(name)

@@ -34,8 +34,9 @@ def matches(header: str, tag: str) -> bool:
 
 
 def require_unchanged(if_match: str | None, what: str, present: object) -> None:
-    """Raises Changed unless the header If-Match is missing or contains the tag of the present response to GET. Raises
-    InvalidInput if If-Match is not a list of tags. Weak tags never match.
+    """Check the header If-Match of a write. Raises Changed if the header has tags, and none of them is the tag of the
+    present response to GET; InvalidInput if the header is not a list of tags. Without the header, nothing is checked.
+    Weak tags never match.
     """
     if if_match is None:
         return

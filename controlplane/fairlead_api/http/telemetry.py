@@ -86,7 +86,7 @@ class Telemetry:
         self.jobs = Counter("fairlead_api_jobs_total", "Background jobs run.", ("job", "result"), registry=self.registry)
 
     def count_report(self, ignored: Counts[str], lost_moves: Counts[PoolKey]) -> None:
-        """Count the rows and the moves of routers' reports that were not stored."""
+        """Count what was not stored of routers' reports: rows by reason, and moves by pool."""
         for reason, count in ignored.items():
             self.ignored.labels(reason).inc(count)
         for pool, count in lost_moves.items():
@@ -95,8 +95,9 @@ class Telemetry:
     def tell_scaling(
         self, wanted: Mapping[tuple[str, str], int], headroom: Mapping[str, float], of_tasks: Mapping[tuple[str, str], float]
     ) -> None:
-        """Set the scaling metrics: `wanted` instances by pool and role, `headroom` by pool, `of_tasks` by pool and
-        priority class. A pool that is missing in an argument is removed from that metric.
+        """Set three scaling metrics: the `wanted` number of instances by pool and role, the `headroom` (a share of
+        capacity) by pool, and the headroom by pool and priority class (`of_tasks`). A pool that is missing in an
+        argument is removed from that argument's metric.
         """
         for gauge in (self.wanted, self.headroom, self.task_headroom):
             gauge.clear()

@@ -32,17 +32,17 @@ SELECT min(id) FROM (
   UNION ALL SELECT max(id) FROM audit_log GROUP BY day HAVING max(id) <> ALL (SELECT last_id FROM audit_heads)
 ) AS wrong
 """)
-"""SQL for the first faulty entry: its day differs from the day of its time, or it is not named in its day's head
-although it should be.
+"""SQL for the id of the first faulty entry; null if there is none. An entry is faulty if its stored day is not the day
+of its time, or if it is the last entry of a day and that day's head does not name it.
 """
 
 
 async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now: datetime) -> None:
     """Append audit entries, which are stored only if the transaction commits. Must be the last step of a transaction.
 
-    Entries are dated `now`, but not before the last entry, and not after Postgres's own time. Without the bound by
-    Postgres's time, a process with a fast clock would push all later dates into the future, because no entry may be
-    dated before an earlier one.
+    Entries are dated `now`, but never before the last entry and never after Postgres's own time. The second limit is
+    needed because of the first: a process with a fast clock would otherwise date an entry in the future, and all later
+    entries, of all processes, would get at least that date.
     """
     if not drafts:
         return
@@ -124,9 +124,11 @@ class PostgresAudit:
         )
 
     async def exported(self, start: datetime, end: datetime) -> AsyncIterator[Sequence[dict[str, Any]]]:
-        """Yield the audit entries of [start, end) in the form in which they are hashed, in order and in chunks. The
-        first chunk is only `{"previous": …}` with the hash before the first entry; the hash is None if that entry is
-        the first of the log.
+        """Yield the audit entries of [start, end) in order and in chunks, each entry in the form from which its hash is
+        computed.
+
+        Before the entries, a first chunk holds only `{"previous": …}`: the hash of the entry before the first exported
+        one, or None if the export begins with the log's first entry.
         """
         log = tables.audit_log
         async with self._database.holding() as connection:

@@ -1,4 +1,4 @@
-"""The sockets of the ports for other people's autoscalers. They are bound before anything else starts."""
+"""The sockets of the ports for external autoscalers, such as KEDA. They are bound before anything else starts."""
 
 import socket
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ A cluster has few autoscalers, each with one or two connections.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscalerPorts:
-    """The bound sockets of the ports for other people's autoscalers; None for a port that the settings leave out.
-    `doors` holds, for each port's name, the number of connections that the process can give to it.
+    """The bound sockets of the ports for external autoscalers; None for a port that is not configured. `doors` holds,
+    by the port's name, the maximum number of connections that the process gives to the port.
     """
 
     scaler: socket.socket | None = None
@@ -50,8 +50,8 @@ def bound(settings: AutoscalerSettings, host: str, doors: Mapping[str, int]) -> 
 
 
 def _certificate(settings: AutoscalerSettings, protocol: str) -> Certificate | None:
-    """Return the certificate for a port that offers only `protocol`; None if no certificate is set. Clients might
-    choose a second protocol if the port offered it. Each port has its own certificate object, because each port
+    """Return the certificate for a port; None if no certificate is set. TLS offers only `protocol`, because a client
+    might choose a second protocol if one were offered. Each port needs its own certificate object, because each port
     verifies its clients by different authorities.
     """
     if settings.cert_file is None or settings.key_file is None:

@@ -68,9 +68,9 @@ def connected(url: str, **parameters: Any) -> psycopg.Connection[Any]:
 
 
 async def why_unfit(connection: Connection, older: Collection[str]) -> str | None:
-    """Return the reason why Fairlead cannot work with this database; None if it can. `older` has all migrations before
-    the migration that this version needs; any other migration counts as newer. If `older` is empty, the schema is not
-    checked.
+    """Return the reason why Fairlead cannot work with this database; None if it can. `older` has the ids of the
+    migrations that are too old for this version; a database at any other migration is accepted. If `older` is empty,
+    the schema is not checked.
     """
     found = await (await connection.execute(_PROPERTIES, prepare=False)).fetchone()
     encoding, table = found or ("", None)

@@ -32,8 +32,8 @@ NOT_NOW = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransacti
 """Driver errors that look like internal errors, although the same work may succeed on a later attempt."""
 
 PING_SECONDS = 0.5
-"""Maximum duration in seconds of a check whether a pooled connection still works. A connection is checked again only
-after the same number of seconds.
+"""Two limits in seconds: the maximum duration of a check whether a pooled connection still works, and the time since
+the connection's last response within which it is used without a check.
 """
 
 
@@ -160,7 +160,7 @@ def make_engine(bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int) -> A
 
 
 def _is_told_something(connection: "psycopg.AsyncConnection[Any]") -> bool:
-    """Return whether the server sent anything on an idle connection, which usually means that it closed the
+    """Return whether the server sent anything on an idle connection. Usually this means that the server closed the
     connection.
     """
     looking = select.poll()

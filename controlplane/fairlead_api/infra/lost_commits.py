@@ -31,9 +31,9 @@ _ENTRIES = tables.audit_log.c
 
 
 async def loss_of(connection: AsyncConnection, sign: str, since: datetime, now: datetime) -> list[AuditDraft]:
-    """Return the audit entry about a loss of committed data, as a list. The list is empty if a recent audit entry
-    already records the loss. `sign` describes the sign by which the loss was detected. The database is complete up to
-    `since`.
+    """Return a list with the audit entry about a loss of committed data; an empty list if a recent entry already
+    records the loss. `sign` describes how the loss was noticed. `since` is the time up to which the database still has
+    all data.
     """
     lately = select(_ENTRIES.id).where(_ENTRIES.action == AuditAction.DATABASE_WENT_BACK, _ENTRIES.at > now - ONCE_IN).limit(1)
     if (await connection.execute(lately)).scalar_one_or_none() is not None:

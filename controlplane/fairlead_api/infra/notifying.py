@@ -67,8 +67,9 @@ async def listen(pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]], o
 
 
 async def _hears(connection: Connection, pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]]) -> bool:
-    """Return whether a notice that another connection sends arrives within QUIET_SECONDS. It does not arrive through a
-    pooler in transaction mode, which gives the listening server connection to another client a moment later.
+    """Return whether a notice that another connection sends arrives within QUIET_SECONDS. Behind a pooler in
+    transaction mode it does not arrive, because the pooler soon gives the listening server connection to another
+    client.
     """
     own = f"{CHANNEL}_{uuid4().hex}"
     await connection.execute(f"LISTEN {own}")
@@ -86,8 +87,8 @@ async def _hears(connection: Connection, pulse: Pulse, on_notice: Callable[[Noti
 
 
 async def _first(connection: Connection, channel: str, on_notice: Callable[[Notice], Awaitable[None]]) -> bool:
-    """Return whether a notice arrives on `channel`. Notices on CHANNEL that arrive before it are delivered to
-    `on_notice`.
+    """Wait up to QUIET_SECONDS for a notice on `channel`, and return whether it arrived. Other notices that arrive in
+    the meantime are delivered to `on_notice`.
     """
     async for notification in connection.notifies(timeout=QUIET_SECONDS):
         if notification.channel == channel:

@@ -29,10 +29,11 @@ _MANAGERS = (
     ("pulumi-kubernetes", "Pulumi"),
     ("pulumi-resource-kubernetes", "Pulumi"),
 )
-"""Names of field managers, or the part of a name before a hyphen, each with the name of the tool that uses it."""
+"""Names of tools by their field managers. A key may also be the first part of a field manager's name, up to a hyphen.
+"""
 
 _MANAGED_BY = {"Helm": "Helm", "pulumi": "Pulumi", "kro": "kro", "configmanagement.gke.io": "Config Sync"}
-"""Values of the label `app.kubernetes.io/managed-by`, each with the name of the tool that uses it."""
+"""Names of tools by the value of the label `app.kubernetes.io/managed-by` that each tool sets."""
 
 
 def owner_of(labels: Mapping[str, str], annotations: Mapping[str, str], managers: Iterable[str] = ()) -> str | None:

@@ -1,6 +1,6 @@
-"""Keyset paging: stable under inserts and cheap at any depth. Also: queries whose rows are the source of other queries,
-such as a search among the newest thousands of rows; and helpers of history lists (filters by an index, names of pools,
-one row, the newest rows).
+"""Keyset paging: stable under inserts and cheap at any depth. Also builds queries whose source is another query, for
+example to search among the newest thousands of rows. Also has helpers of history lists: filters by an index, names of
+pools, one row, the newest rows.
 """
 
 import base64
@@ -57,8 +57,8 @@ class RowsWithin:
         self.c = Columns(named)
 
     def select(self, *columns: "ColumnElement[Any]", beside: FromClause | None = None) -> "Select[Any]":
-        """Return a query for these columns of the rows, or for all columns if none are given. `beside` is a join that
-        is used as the source instead of the rows alone.
+        """Return a query for these columns of the rows, or for all columns if none are given. With `beside`, a join
+        that contains these rows, the query reads from the join.
         """
         return select(*(columns or self._every)).select_from(self.source if beside is None else beside)
 

@@ -72,7 +72,7 @@ def shut(connection: Connection) -> None:
 
 
 TOLD_SECONDS = 5.0
-"""Difference in seconds between the database's clock and this machine's clock from which the difference is logged."""
+"""Minimum difference in seconds between the database's clock and this machine's clock that is logged."""
 _QUESTION = "SELECT current_setting('transaction_read_only')::bool, extract(epoch FROM clock_timestamp())::float8"
 
 
@@ -285,8 +285,8 @@ class Pulse:
             self._read_only, self.switched_at = read_only, time.monotonic()
 
     def _lost(self, error: psycopg.Error) -> None:
-        """Record that the database is unreachable and end all waiting operations, unless the database responded on
-        another connection meanwhile.
+        """Record that the database is unreachable, and end all waiting operations. Neither happens if the database has
+        recently responded on another connection.
         """
         now = asyncio.get_running_loop().time()
         if self._in_use and self._heard_at is not None and now - self._heard_at < SILENCE_SECONDS * self.patience / 2:

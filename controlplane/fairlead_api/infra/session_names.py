@@ -21,9 +21,9 @@ from fairlead_api.tables import gateway_keys, pools, sessions
 from fairlead_client.resources.problems import SessionOfKey
 
 NAMED = 1_000
-"""Maximum number of sessions per pool that are read for one name, in the order of their identities. More can exist only
-if a thousand gateway keys use the name, or if clients without keys send a thousand names that begin like the name's
-identities.
+"""Maximum number of sessions per pool that are read to find the sessions with one name; the first by identity are read.
+More sessions can match only if a thousand gateway keys use the name, or if clients without keys invented a thousand
+names that look like identities of this name.
 """
 
 

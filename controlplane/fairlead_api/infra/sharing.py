@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 MAX_KEYS = 256
 RESTS = 40
-"""A figure that took t seconds to compute is not recomputed in the background for RESTS times t seconds, but at most
-for half of the time for which it is usable.
+"""Minimum pause before a figure is recomputed in the background, as a multiple of the seconds that its computation
+took. The pause is never longer than half of the time for which the figure is usable.
 """
 PAUSE_SECONDS = 0.25
 """Seconds before a figure is recomputed in the background, so that the other requests of the same caller come first."""
@@ -63,9 +63,9 @@ async def _run(make: Callable[[], Awaitable[Result]]) -> Result:
 class Recent:
     """Figures that may be up to `usable_seconds` old when they are returned.
 
-    A figure older than `fresh_seconds` is computed again in the background, for later callers. A slow figure is
-    recomputed only after RESTS times its computing time, but at the latest after half of `usable_seconds`. With
-    `fresh_seconds` 0 every caller waits for a new result.
+    If a figure is older than `fresh_seconds` when it is requested, it is computed again in the background, for later
+    callers. After a slow computation there is a pause of RESTS times its duration, but of at most half of
+    `usable_seconds`. With `fresh_seconds` 0, every caller waits for a new result.
     """
 
     def __init__(self, fresh_seconds: float, usable_seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -58,8 +58,8 @@ def _config() -> "Config":
 
 
 def revisions() -> tuple[str, ...]:
-    """Return the ids of all migrations, the oldest first. They are in the names of the files: `<date>_<id>.py`. Files
-    with other names, such as copies that editors and archivers leave there, are ignored.
+    """Return the ids of all migrations, the oldest first. An id is read from the name of the migration's file,
+    `<date>_<id>.py`. Files with other names in the folder, such as an editor's copies, are ignored.
     """
     names = (_MIGRATION.fullmatch(file.name) for file in (_folder() / "versions").iterdir())
     found = tuple(sorted(name[1] for name in names if name is not None))
@@ -98,7 +98,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("3F", "make the schema that the role's search_path names"),
     ("08", "the connection was lost: start again"),
 )
-"""By SQLSTATE or class of SQLSTATEs: the remedy if the database refuses a migration for a reason outside the migration.
+"""Remedies for the case that the database refuses a migration for a reason outside the migration. Each is found by the
+error's SQLSTATE, or by the first two characters of the SQLSTATE.
 """
 
 

@@ -27,8 +27,8 @@ _ALL_HITS = "above 90 % cached"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A recorded request. `weight` is the number of requests that it represents; `miss_tokens` is the number of its
-    prompt tokens that were not cached at its instance, None if its scores were not recorded.
+    """A recorded request. `weight` is the number of requests that it represents. `miss_tokens` is the number of its
+    prompt tokens that its instance had not cached; None if the decision's scores were not recorded.
     """
 
     at: datetime
@@ -156,8 +156,8 @@ def _difference(about: str, value: str, part: Mapping[bool, _Sum], sums: Mapping
 
 
 def _variance(share: float, worth: float) -> float:
-    """Return the variance of an estimated share, with `worth` as the effective sample size. One hit and one miss are
-    added, so that a share of 0 does not count as certain.
+    """Return the variance of an estimated share. `worth` is the effective sample size. One request with the property
+    and one without it are added to the sample, so that a share of 0 does not count as certain.
     """
     guarded = (share * worth + 1.0) / (worth + 2.0)
     return guarded * (1.0 - guarded) / (worth + 2.0)

@@ -23,8 +23,8 @@ from fairlead_client.resources.load_explanations import LoadExplanation, Moved, 
 
 LONGEST = timedelta(days=1)
 TELLING = timedelta(minutes=5)
-"""Minimum length of the range of time for which the sessions are read that sent requests to an instance. A shorter
-range has too few recorded requests, so the five minutes before its end are read instead.
+"""Minimum length of the time in which the sessions that sent requests to an instance are looked for. If the explained
+range is shorter, it has too few recorded requests, so the five minutes before its end are searched instead.
 """
 SHARED = 240
 """The figures of all instances of a pool are read at once, and reused for requests about any of the instances. They are
@@ -33,9 +33,9 @@ open page requests them repeatedly.
 """
 MOST_SHARED = 64
 LONG, ENDED = timedelta(minutes=30), timedelta(seconds=2)
-"""Limits of ranges that are served from the latest figures. For a range of at least LONG that ends at most ENDED ago,
-the figures that were read last are returned, with the range to which they belong. Newer figures are read in the
-background.
+"""Conditions under which a response may have the figures that were read last: the requested range has at least the
+length LONG and ends at most ENDED before now. The response names the range to which its figures belong, and newer
+figures are read in the background.
 """
 BEFORE_CHANGE = timedelta(minutes=10)
 """Maximum time between a change and the beginning of the range. Older changes are not read as possible causes."""
@@ -43,7 +43,9 @@ BEFORE_CHANGE = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """An instance's figures in a range of time: (maximum, mean) of each measured metric, and counts."""
+    """An instance's figures in a range of time. `values` has the maximum and the mean of each measured metric. The
+    other fields count requests and their tokens.
+    """
 
     values: Mapping[str, tuple[float, float]]
     requests: int
@@ -75,7 +77,9 @@ class Evidence:
 
 
 class LoadWindows(Protocol):
-    """The source of load, senders, moves and changes in a range of time."""
+    """Reads what an explanation needs in a range of time: the load of instances, the sessions that sent requests, the
+    moves of sessions, and the changes of the pool.
+    """
 
     async def stretches(self, pool: PoolKey, where: Grid) -> Stretches:
         """Return the load of all instances in a range of time and in the range before it. Raises NotFound for a pool
@@ -143,9 +147,11 @@ class LoadExplaining:
 
 
 def two_windows(start: datetime, end: datetime, written: str, finest: int = 1) -> Grid:
-    """Return the range [start, end) and a range of equal length before it, as a grid of two columns. Both ranges are
-    widened to whole samples of the table that has the samples for such a column. Tables with samples shorter than
-    `finest` seconds are not used, because retention has deleted these samples. Raises InvalidInput, which names the
+    """Return the range [start, end) and the range of equal length before it, as a grid of two columns. Both ranges are
+    widened to whole samples of the grid's table.
+
+    The table is the coarsest that suffices for columns of this length. Tables with samples shorter than `finest`
+    seconds are not used, because retention has deleted their samples of this time. Raises InvalidInput, which names the
     query parameter `from`.
     """
     if end - start > LONGEST:
@@ -235,14 +241,16 @@ count as unusual.
 FEW_SHARE = 0.5
 """Minimum share of the tokens that a small group of sessions must have to be named in an explanation."""
 FEW_RECORDED = 5
-"""Minimum number of requests for which shares and hit rates are reported, even if all requests are recorded."""
+"""Minimum number of recorded requests from which shares of senders and hit rates are reported. Below it, they are left
+out even if no request is missing from the record.
+"""
 SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
 """The metrics that the SLO limits, each with the SLO's name for it. These metrics show whether an instance or the whole
 pool has too little capacity.
 """
 SHORTLY = timedelta(minutes=1)
-"""Maximum time between a change and the beginning of the range, at most the length of the range itself. Older changes
-are not named as possible causes.
+"""Maximum time from a change to the beginning of the explained range for which the change is named as a possible cause.
+If the range is shorter than this time, the range's length is the limit instead.
 """
 
 
@@ -307,14 +315,14 @@ def _since_before(figure: WindowFigure) -> Iterator[str]:
     if value is None or before is None:
         return
     if value > before * MUCH:
-        yield f"It rose just then: {told(before, figure.unit)} in the stretch before, {told(value, figure.unit)} in this one."
+        yield f"It rose: {told(before, figure.unit)} in the time before, of equal length, {told(value, figure.unit)} in this time."
     elif before > value * MUCH:
-        yield f"It was on the way down: {told(before, figure.unit)} in the stretch before."
+        yield f"It fell: {told(before, figure.unit)} in the time before, of equal length."
 
 
 def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None]) -> tuple[int, float]:
-    """Return the smallest number of top sessions that together have at least FEW_SHARE of the tokens, and their share
-    of the tokens; (0, 0.0) if all listed sessions together have less.
+    """Return the smallest number of top sessions that together have at least FEW_SHARE of the tokens, and the share
+    (0-1) of the tokens that these sessions have. (0, 0.0) if all listed sessions together have less than FEW_SHARE.
     """
     share = 0.0
     for number, one in enumerate((one for one in top if one.session is not None or one.is_unnamed), 1):

@@ -126,8 +126,8 @@ POOL_GAUGES = ("running", "waiting", "pending_prefill_tokens")
 def _pool_rollup(name: str) -> Table:
     """Return the table of rollups with one row per pool and bucket, over all instances.
 
-    `seconds` counts the seconds of the bucket with a record; `instance_seconds` sums the number of instances over these
-    seconds.
+    `seconds` is the number of seconds of the bucket for which anything was recorded; `instance_seconds` sums the number
+    of instances over these seconds.
     """
     return Table(
         name,

@@ -30,8 +30,8 @@ _COUNTED = [
 
 
 def _moves(name: str, *, bound: bool) -> Table:
-    """Return a table of moves. With `bound`, the moves belong to sessions. Predictions are null if nothing could be
-    predicted.
+    """Return a table of moves: of sessions if `bound` is True, otherwise of single requests. Predictions are null if
+    nothing could be predicted.
     """
     return Table(
         name,

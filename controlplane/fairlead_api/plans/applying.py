@@ -40,8 +40,8 @@ def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int |
 
 
 def draft_of(begun: AuditDraft, found: ClusterObject | None) -> AuditDraft:
-    """Return the audit entry of the latest attempt to apply a plan. If the object shows that another person's write
-    succeeded, the entry names that person.
+    """Return the audit entry of the latest attempt to apply a plan. If the object names another person as its writer,
+    that person's attempt succeeded, and the entry names that person.
     """
     actor = None if found is None else found.annotations.get(CHANGED_BY)
     if found is None or actor in {None, begun.actor}:
@@ -73,8 +73,8 @@ class Applying:
         return await self._write(stored, marks, now)
 
     async def closed(self, stored: StoredPlan, now: datetime) -> StoredPlan:
-        """Return the plan as applied if the plan is still open, but its object shows that an attempt to apply it
-        succeeded. Otherwise return the plan unchanged. Raises ClusterUnavailable, Denied.
+        """Return the plan as applied if it is still recorded as open although its object shows that it was written.
+        Otherwise return the plan unchanged. Raises ClusterUnavailable, Denied.
         """
         plan = stored.plan
         if plan.state is not PlanState.OPEN or stored.begun is None or stored.begun_at is None:
@@ -91,8 +91,8 @@ class Applying:
         return await self._store.finish(replace(stored, plan=applied, applied_generation=generation), draft, now)
 
     async def _close_other(self, found: ClusterObject, stored: StoredPlan, now: datetime) -> None:
-        """Close the plan that wrote the object last, if that plan is still open, because the next write removes that
-        plan's mark from the object.
+        """Record the plan that wrote the object last as applied, if it is still recorded as open. This must happen
+        before the next write, which removes that plan's mark from the object.
         """
         last = found.annotations.get(PLAN)
         if last in {None, stored.plan.id}:

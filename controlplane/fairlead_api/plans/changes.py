@@ -1,5 +1,5 @@
-"""Kinds of plans: each kind turns a request into a change, and supplies the questions (`plans.questions`) that find the
-change's effect.
+"""Kinds of plans. Each kind turns a request into a change, and supplies the objects that find the change's effect
+(`plans.questions`).
 
 Each kind is a module of `plans/kinds`. This module has the shared parts of the kinds that change a section of the
 pool's spec, a mark on an instance, or a session's binding.
@@ -48,8 +48,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request to change a pool, with the means to read the objects that the change concerns. `spec_of` reads the
-    pool's spec of an earlier revision, given the revision's number.
+    """A request to change a pool, together with the functions that read the objects that the change concerns. `spec_of`
+    takes a revision's number and returns the pool's spec of that revision.
     """
 
     pool: PoolKey
@@ -84,13 +84,13 @@ def _never(_before: Spec, _after: Spec) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of plan. `name.facts` are the facts about the kind that clients know too.
+    """A kind of plan. `name.facts` has the facts about the kind that clients know too.
 
-    `change` turns a request into a change; it raises InvalidInput, NotFound and Conflict. `questions` returns the
-    questions about the change's effect: one question, or one for each role whose number of instances changes; it raises
-    InvalidInput for a spec that the operator would refuse.
+    `change` turns a request into a change; it raises InvalidInput, NotFound and Conflict. `questions` returns objects
+    that find the change's effect: one for the whole change, or one for each role whose number of instances changes. It
+    raises InvalidInput for a spec that the operator would refuse.
 
-    `is_part` returns whether a plan of this kind could make a part of the difference between two specs of a pool;
+    `is_part` returns whether the difference between two specs of a pool has a part that a plan of this kind could make.
     `is_for_admins` returns whether that part needs an admin, even if the kind's role is lower.
     """
 

@@ -18,7 +18,9 @@ HEAVY_SHARE = 0.10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceUse:
-    """An instance that is not gone, with the sessions and cached tokens that would be lost with the instance."""
+    """An instance that is not in the state Gone, with the bound sessions and cached tokens that its pool would lose
+    with it.
+    """
 
     id: str
     role: Role = Role.BOTH
@@ -74,8 +76,8 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A share of the recorded requests of the last `seconds`: the requests that would have had a certain outcome.
-    `requests` is the number of recorded requests.
+    """The share of recorded requests to which something would have happened, for example that they would have been
+    refused. `requests` is the number of requests that were examined; they were recorded in the last `seconds`.
     """
 
     share: float
@@ -95,6 +97,6 @@ class EvidenceReader(Protocol):
         """
 
     async def over_limit(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
-        """Return the share of sampled decisions in which every candidate's predicted TTFT exceeded `ttft_seconds`; None
-        if no decision was sampled.
+        """Return the share of sampled decisions in which every candidate's predicted TTFT was above `ttft_seconds`.
+        None if there is no sampled decision.
         """

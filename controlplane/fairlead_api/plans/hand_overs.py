@@ -1,4 +1,4 @@
-"""Forecasts the part of their caches that sessions keep when a plan makes their instances leave."""
+"""Forecasts how much of the sessions' cached tokens is kept if a plan makes the sessions' instances leave."""
 
 from collections.abc import Iterable
 
@@ -39,9 +39,9 @@ def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = 
 
 
 def least_kept(forecasts: Iterable[HandOverForecast | None]) -> HandOverForecast | None:
-    """Return the forecast in which sessions keep the smallest part of their caches; None without forecasts. `forecasts`
-    are the forecasts of several parts of one change, which concern the same sessions. A forecast whose result is
-    unknown takes precedence.
+    """Return the worst of several forecasts about the same sessions, one for each part of a change: a forecast with an
+    unknown result, if there is one, otherwise the forecast in which sessions keep the smallest share of their caches.
+    None without forecasts.
     """
     found = [one for one in forecasts if one is not None]
     return min(found, key=lambda one: -1.0 if one.hits_kept is None else one.hits_kept, default=None)

@@ -48,8 +48,8 @@ def replacing(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, 
 
 
 def holds(document: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-    """Return whether the document has every value that the patch sets. A field that the patch removes may have its
-    default again.
+    """Return whether the document has every value that the patch sets. Fields that the patch removes are not examined,
+    because the API server may have given them their defaults again.
     """
     for key, value in patch.items():
         if value is None:

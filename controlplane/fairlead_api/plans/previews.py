@@ -202,9 +202,10 @@ def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, An
 
 
 def _only(change: Mapping[str, Any], path: str) -> tuple[str, Any]:
-    """Return the path and the new value of the only change in a patch, where `path` is the path of the patch itself. If
-    the patch changes several values, return the path of the part that contains them, and the values as text. A new list
-    is not returned, but only the words "the same list".
+    """Return a path and a value that describe a patch; `path` is the path to which the patch applies. If the patch
+    changes a single field, these are the field's path and its new value, or the words "the same list" if that value is
+    a list. If it changes several fields, these are the path of the part that contains them, and all its changes as
+    text.
     """
     path = path.strip(".")
     if len(change) != 1:

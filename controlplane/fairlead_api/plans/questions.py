@@ -1,5 +1,5 @@
-"""Questions about a planned change: what is its effect, and how can a simulation show the effect? Each kind of plan
-implements them.
+"""The two questions about a planned change: what is its effect, and which simulation can show the effect? Each kind of
+plan implements them as a `Question`.
 """
 
 from collections.abc import Mapping
@@ -65,8 +65,8 @@ class Present:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The pools to simulate for a change: as planned, and as at present. `instances` gives, by role, the number of
-    instances at the simulation's start where it differs from the number that takes requests now.
+    """The pools to simulate for a change: as planned, and as at present. `instances` has the number of instances at the
+    simulation's start, by role; a role that is missing starts with the instances that take requests now.
     """
 
     as_planned: PoolChange
@@ -75,7 +75,7 @@ class Tried:
 
 
 class Question(Protocol):
-    """Finds the effect of a planned change."""
+    """Finds the effect of a planned change, and the simulation that can show it."""
 
     async def effect(self, known: Known) -> PlanEffect:
         """Return the expected effect. Raises NotFound for an instance that does not exist."""

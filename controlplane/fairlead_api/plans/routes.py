@@ -133,8 +133,8 @@ def rollout_routes(guard: Guard, cluster: ClusterGateway) -> Routes:
     routes = Routes(prefix="/v1", tags=["pools"])
 
     async def get_rollout(namespace: str, name: str) -> Ask:
-        """The progress of the rollout of the pool's present template, and for each revision the changes that a rollback
-        to it would make.
+        """How far the rollout of the pool's present template has come, and for each revision the changes that a
+        rollback to it would make.
         """
         pool = PoolKey(namespace=namespace, name=name)
 

@@ -1,4 +1,4 @@
-"""Stored plans, the port through which they are stored, and how the object has changed since its plan was made."""
+"""Plans as they are stored, the port to their store, and the changes to an object since its plan was made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -107,8 +107,8 @@ class PlanStore(Protocol):
         """
 
     async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:
-        """Append the audit entry of an attempt to apply a plan; the attempt began at `now` and certainly wrote nothing.
-        Also remove the record that the attempt began, so that a later change of the object is not attributed to this
+        """Append the audit entry of a failed attempt to apply a plan. The attempt began at `now` and certainly wrote
+        nothing. The record that it began is removed, so that a later change of the object is not attributed to this
         plan.
         """
 
@@ -150,7 +150,7 @@ class Expecting(Protocol):
     async def planned(
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
-        """Accept a new plan, so that a simulation finds its effect. `spec` is the pool's spec before the change,
-        `simulation` is the id of the simulation that recommended the change, if there is one. Raises no error if the
-        effect stays unknown.
+        """Start to find the effect of a new plan by a simulation. `spec` is the pool's spec before the change;
+        `simulation` is the id of the simulation that recommended the change, if there is one. Raises no error if no
+        simulation can be started.
         """

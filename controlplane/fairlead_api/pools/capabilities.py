@@ -34,8 +34,8 @@ _QUANTITIES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeLine:
-    """The coefficients of the line that gives the duration of a decode step at any load (`LearntFigure.line`), last
-    observed at the Unix time `at`.
+    """The coefficients of the line that gives the duration of a decode step at any load (`LearntFigure.line`). Routers
+    last observed decode steps at the Unix time `at`.
     """
 
     coefficients: tuple[float, float, float]
@@ -67,8 +67,9 @@ def line_of(told: Sequence[LearntOfEngines], now: float) -> DecodeLine | None:
 def known_line(
     now_measured: DecodeLine | None, before: Remembered | None, kind: str, fit: EngineFit | None, now: float
 ) -> tuple[float, ...]:
-    """Return the coefficients of the duration of a decode step: measured now, or measured within a week on the same
-    engines, or fitted to recorded requests. Empty if no source has them.
+    """Return the coefficients of the line that gives the duration of a decode step (`DecodeLine`). The first known
+    source is used: measured now, measured within the last week on the same engines, or fitted to recorded requests.
+    Empty if no source is known.
     """
     line = now_measured or _line_before(before, kind, now)
     if line is not None:
@@ -91,8 +92,8 @@ def measured(told: Sequence[LearntOfEngines]) -> EngineCapability:
 
 
 def _agreed(quantity: str, figures: Sequence[Figure]) -> Figure:
-    """Combine the routers' measurements of one quantity. For the size of the KV cache, sample counts are not added up,
-    because all routers read it from the same engines.
+    """Combine the routers' measurements of one quantity, and add up their sample counts. The sample counts of the KV
+    cache's size are not added up, because all routers read the size from the same engines.
     """
     found = agreed(figures)
     return replace(found, samples=max((one.samples for one in figures), default=0)) if quantity == Quantity.KV_CACHE else found

@@ -69,8 +69,8 @@ class RouterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFacts:
-    """The database's facts about an instance. `table_version` is the first routing table with the present entry of the
-    instance.
+    """The database's facts about an instance. `table_version` is the version of the first routing table that contains
+    the instance's entry in its present form.
     """
 
     id: str
@@ -92,8 +92,8 @@ class Traffic:
 
 
 def facts_of(state: PoolState) -> MirroredFacts | None:
-    """Return those parts of the spec in a state that come into force; None if the operator reports that the spec is
-    invalid.
+    """Return the facts from the reported spec that take effect in Fairlead; None if the operator reports that the spec
+    is invalid.
 
     Pure. Raises InvalidInput for an impossible time, or for an invalid spec that the operator did not report as
     invalid.
@@ -121,10 +121,10 @@ def observations(
 ) -> PoolObservations:
     """Return the observations that answer the operator's report of a state. Pure.
 
-    Without a live router, `table_version` counts as acknowledged, because no router uses an older table.
-    `idle_elsewhere` is the number of seconds since a router that is no longer live had a request of the pool. A router
-    that uses a version above `table_version` got that version before the database was restored, so its acknowledgement
-    does not count.
+    `idle_elsewhere` is the number of seconds since a router that is not live any more had a request of the pool.
+    Without a live router, `table_version` counts as acknowledged, because no router uses an older table. An
+    acknowledgement of a version above `table_version` does not count: the router got that version from a database that
+    has been restored since.
     """
     routers = [replace(one, acknowledged=None) if (one.acknowledged or 0) > table_version else one for one in routers]
     return PoolObservations(
@@ -156,7 +156,9 @@ def observations(
 
 
 def _troubled(routers: Sequence[RouterView], living: Container[str]) -> tuple[InstanceTrouble, ...]:
-    """Return each trouble that routers report about an instance in `living`, once per instance."""
+    """Return the troubles that routers report about engines of the instances in `living`. A trouble that several
+    routers report about an instance is returned once.
+    """
     return newest_of_each(one for router in routers for one in router.troubled_engines if one.instance in living)
 
 
@@ -167,9 +169,9 @@ def newest_of_each(found: Iterable[InstanceTrouble]) -> tuple[InstanceTrouble, .
 
 
 def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behind: bool) -> PoolDemand | None:
-    """Return the pool's demand; None without a live router, or if a router that has the pool's table does not report
-    its use of the pool. If the figures are `behind`, the idle time is unknown. Then the pool is not scaled to zero, but
-    held requests still start instances.
+    """Return the pool's demand. None without a live router, or if some router that uses the pool's table does not
+    report the pool's use. If the traffic figures are `behind`, the idle time in the result is unknown; then the pool is
+    not scaled to zero, but held requests still start instances.
     """
     serving = [router for router in routers if router.acknowledged is not None]
     uses = [router.use for router in serving if router.use is not None]

@@ -106,7 +106,7 @@ def _change(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry], bou
 
 
 def _use(policies: PolicyCatalogue, name: str) -> RingUse:
-    """Return the use of the hash ring by the policy with this name. An unknown policy counts as not using the ring,
-    like the default policy.
+    """Return the kind of use that the policy with this name makes of the hash ring. An unknown policy counts as not
+    using the ring, like the default policy.
     """
     return policies.entry(name).ring if name in policies.names else RingUse.NONE

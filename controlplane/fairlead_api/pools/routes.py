@@ -188,8 +188,8 @@ def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPred
 
     @routes.get(internal_paths.UNHEARD_POOLS)
     async def get_unheard_pools(seconds: Annotated[float, Query(ge=0, le=86_400)], caller: Operator) -> UnheardPools:
-        """Lists the pools about which no state was reported for this many seconds, so that an operator can report which
-        of them no longer exist.
+        """Lists the pools about which no state was reported for the given number of seconds. An operator then reports
+        which of these pools no longer exist.
         """
         return UnheardPools(pools=await pools.unheard_pools(clock() - timedelta(seconds=seconds)))
 

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 class ScalingFigures:
     """The scaling figures of all pools.
 
-    `wanted` is the number of wanted instances by pool (`namespace/name`) and role. `headroom`, by pool, is the share
-    (0-1) of the judged requests of the last 5 minutes within TTFT and TPOT, minus the target share. It is negative
-    while the objective is missed. A pool without judged requests is left out.
+    `wanted` is the number of wanted instances by pool (`namespace/name`) and role. `headroom` is, by pool, a difference
+    of two shares (0-1): the share of requests that met the TTFT and TPOT targets, among the requests judged in the last
+    5 minutes, minus the share that the objective demands. It is negative while the objective is missed. A pool without
+    judged requests is left out.
     """
 
     wanted: dict[tuple[str, str], int]
     headroom: dict[str, float]
     task_headroom: dict[tuple[str, str], float] = field(default_factory=dict)
-    """The share (0-1) of the tasks that were over in the last hour and met their target, minus the share that the
-    target demands. By pool and by priority class with a target.
+    """By pool and priority class: of the tasks that ended in the last hour, the share (0-1) that met the class's target
+    for whole tasks, minus the share that the target demands. Classes without such a target are left out.
     """

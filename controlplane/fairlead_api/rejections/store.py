@@ -35,8 +35,9 @@ from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 
 
 def advice(reason: str, found: Simulated | None = None) -> str:
-    """Return the remedy for refusals of this reason in one to three sentences. For an unknown reason, the sentences say
-    where to look. If instances were missing, the result of the pool's latest simulations (`found`) is added.
+    """Return the remedy for refusals with this reason, in one to three sentences. For an unknown reason, the sentences
+    say where to look. If the reason is a lack of instances, the result of the pool's latest simulations (`found`) is
+    added.
     """
     try:
         usual = RejectionReason(reason).facts.suggestion
@@ -141,8 +142,8 @@ def _cause_of(row: Any) -> Cause:
 
 
 def _served(of: Collection[int], start: datetime, end: datetime, finest: int) -> Iterator["Select[Any]"]:
-    """Return queries for the number of completed requests in [start, end) of these pools. The sum of the results is the
-    number.
+    """Yield queries that count completed requests of these pools, each for a part of [start, end). The caller must add
+    up their results.
 
     The queries read pool rollups as far as these exist, and otherwise seconds. Whole minutes are read if the range is
     longer than FINE, or if `finest`, the length in seconds of the shortest records that remain, is above 1.

@@ -54,8 +54,8 @@ _STATE = [one.name for one in fields(RouterState) if one.name not in {"sent_at",
 
 
 def clock_error(report: Report, now: float) -> float:
-    """Return the seconds to add to a report's times to convert them to the API's clock; 0.0 if the router's clock is
-    close enough to it.
+    """Return the seconds that must be added to a report's times to convert them to the API's clock; 0.0 if the two
+    clocks differ little.
     """
     error = now - report.sent_at
     return error if abs(error) > CLOCK_TOLERANCE_SECONDS else 0.0
@@ -71,9 +71,9 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
     dropped: Counter[str] = Counter()
 
     def kept(rows: tuple[Row, ...], place: Callable[[Row], Row | None], oldest: float | None = None) -> tuple[Row, ...]:
-        """Return the rows of one field that can be stored, and count the dropped rows. `place` returns the row to
-        store, or None to drop the row. With `oldest`, a maximum age in seconds, `place` is not called if all rows are
-        newer and can be stored unchanged.
+        """Return the rows of one field that can be stored, and count the dropped rows. `place` takes a row without
+        fault and returns the row to store, or None to drop it. If `oldest`, a maximum age in seconds, is given, the
+        rows are first checked together; if all are new enough and without fault, they are returned unchanged.
         """
         if oldest is not None and shift == 0.0 and _all_stored(rows, now - oldest, now + CLOCK_TOLERANCE_SECONDS):
             return rows
@@ -150,8 +150,8 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
 
 
 _IN_ORDER = frozenset({RowTime.MOMENT, RowTime.SECOND})
-"""Kinds of row times. If a field's rows have such times, all rows of the field are first checked together, which is
-faster and almost always enough.
+"""The kinds of time whose rows are first checked all together. This is faster than checking row by row, and almost
+always enough, because rows are rarely faulty.
 """
 
 
@@ -248,8 +248,8 @@ def _columns(kind: Any) -> tuple[tuple[Callable[[Any], Any], Column], ...]:
 
 
 def _column(hint: Any) -> Column:
-    """Return the check for a field of type `hint`. Unlike the check of `_check`, it takes the field's values of many
-    rows.
+    """Return a check for fields of type `hint`. It takes the values of one field in many rows, whereas the check from
+    `_check` takes one value.
     """
     if isinstance(hint, UnionType):
         (hint,) = (part for part in get_args(hint) if part is not type(None))

@@ -125,15 +125,15 @@ def report_routes(
 
 
 WHOLE_HOURS = 7_200.0
-"""Seconds by which the maximum age of a sample is shorter than the retention of its rollups. A stored sample causes its
-hour to be computed again from finer rows, so retention must not delete some of these rows before that, even if all
-retention settings are equal.
+"""Seconds by which the maximum age of a new sample is shorter than the retention of its rollups. When an old sample
+arrives, the rollups of its whole hour are computed again from finer rows, and retention must not have deleted some of
+these.
 """
 
 
 def report_ages(retention: Retention) -> Ages:
-    """Return the maximum age in seconds, by field of Report, at which rows are still stored: the age at which retention
-    deletes the rows, and for rolled-up rows `WHOLE_HOURS` less.
+    """Return, for each field of Report, the maximum age in seconds at which its rows are still stored. It is the age at
+    which retention deletes such rows; for rows that are rolled up, it is `WHOLE_HOURS` less.
 
     The maximum age is always below the age at which retention deletes the ids of reports, because a report whose id was
     deleted would be counted again.

@@ -80,8 +80,9 @@ async def note_runs(
 def _of_lasting(
     skipped: Iterable[SkippedStart], schedules: Sequence[ScheduleSpec], former: Mapping[str, Any] | None
 ) -> Iterable[SkippedStart]:
-    """Return the skipped starts of schedules that have the same starts in the former spec. The time from which a new or
-    changed schedule exists is unknown, so its starts do not count as skipped.
+    """Return those skipped starts whose schedule existed before this change of the spec with the same start times. The
+    other schedules are new or have new start times. It is unknown since when they exist, so their starts do not count
+    as skipped.
     """
     found = list(skipped)
     spec = spec_of(former) if found else None
@@ -139,8 +140,8 @@ async def _add(connection: AsyncConnection, pool: int, uid: str, schedule: str, 
 
 _DECLARED = pools.c.spec_in_force["scaling"]["schedules"]
 _KEYS = (pools.c.namespace, pools.c.name, pools.c.name)
-"""Columns by which the list is ordered, one for each part of the cursor: namespace, pool, schedule. Schedules have no
-column for their name, so the column of the pool's name stands in for it.
+"""Columns of the list's order, one for each part of the cursor: namespace, pool, schedule. Schedules are not rows of a
+table, so the column of the pool's name stands in for the schedule's name.
 """
 
 

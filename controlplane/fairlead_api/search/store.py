@@ -193,8 +193,8 @@ def _in(column: "ColumnElement[Any]", seen: Seen) -> "ColumnElement[bool]":
 
 
 def _by_object(column: "ColumnElement[Any]", sight: Sight) -> "ColumnElement[bool]":
-    """Return the condition that audit entries are about objects in visible namespaces, as in the list of the
-    audit log.
+    """Return the SQL condition that an audit entry is about an object in a visible namespace; always true if all
+    namespaces are visible.
     """
     return true() if sight is None else column.contains("/") & func.split_part(column, "/", 1).in_(sorted(sight))
 

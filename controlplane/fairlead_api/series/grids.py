@@ -46,9 +46,9 @@ class Steps:
 
 
 def steps(start: datetime, end: datetime, most: int, now: datetime, least: int = _FINEST) -> Steps:
-    """Return the finest steps of at least `least` seconds that exactly fill the range that [start, end) covers
-    (`fairlead.range_steps`). If these are more than `most` steps, return longer steps, which may extend beyond the
-    range.
+    """Return the steps that divide the range [start, end), widened to whole records (`fairlead.range_steps`). Steps
+    have at least `least` seconds, and are the shortest that fill the range exactly. If these would be more than `most`,
+    longer steps are returned, which may extend beyond the range.
 
     Raises InvalidInput for a range that is too long.
     """

@@ -26,8 +26,8 @@ BY_TENS = timedelta(hours=2)
 minutes.
 """
 WIDE = timedelta(hours=6)
-"""Maximum length of a range for which latencies of all pools are shown in steps below an hour. Longer ranges are shown
-in whole hours, because there is a histogram for each pool and minute.
+"""Maximum length of a range of all pools whose latencies are shown in steps below an hour. Longer ranges are shown in
+whole hours, because each pool has one histogram of latencies per minute to read.
 """
 
 LOADS = (
@@ -111,16 +111,22 @@ class SeriesStore(Protocol):
         """Return the SLO's percentile by version of the SLO."""
 
     async def tasks(self, pool: PoolKey, where: Steps) -> Sequence[Rolled]:
-        """Return sums of the tasks that were over, by step, priority class and version of the SLO."""
+        """Return, for each step of time, priority class and version of the SLO, the number of tasks that ended and the
+        sums of their figures.
+        """
 
     async def task_goals(self, pool: PoolKey) -> Mapping[tuple[int, str], float]:
         """Return the percentiles of the targets of tasks, by version of the SLO and priority class."""
 
     async def decisions(self, pool: PoolKey, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
-        """Return values of the last scaling decision in each step: by metric of DECISIONS and role, then by step."""
+        """Return figures of scaling decisions, by metric of DECISIONS and role, then by index of the step of time. Only
+        the last decision in each step counts.
+        """
 
     async def models(self, pool: PoolKey, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
-        """Return one figure of the newest prediction model in each step: by router, then by step."""
+        """Return one figure of prediction models, by router, then by index of the step of time. Only the router's
+        newest model in each step counts.
+        """
 
     async def annotations(self, subject: Subject, start: datetime, end: datetime) -> Annotations:
         """Return the events from `start` to `end` that charts mark."""

@@ -15,8 +15,9 @@ WITHIN = 0.25
 FEW_SESSIONS = 3.0
 """Maximum difference at which two numbers of sessions count as equal."""
 SURE_SESSIONS = 87.0
-"""Number of moved sessions, as a mean of two runs, from which the number is a reliable figure. If the standard
-deviation of a count is its square root, two counts with this mean differ by at most a quarter in nine of ten cases.
+"""Minimum number of moved sessions, as a mean of two runs, that is reported as a reliable figure. Two random counts
+with this mean differ by at most a quarter in nine of ten cases, if the standard deviation of a count is its square
+root.
 """
 _STUDENT = 2.13
 """A mean of `PARTS` parts lies within this number of standard errors of the true value in nine of ten cases (Student's
@@ -49,11 +50,11 @@ class Trialled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """The values of one quantity in all runs: without the change, with the change, and with the change at other request
-    rates.
+    """The values of one quantity in all runs: without the change (`before`), with the change (`after`), and with the
+    change at other request rates (`at_rates`).
 
-    For `parts` and `session_parts`, the measured requests are divided into parts, by time and by session. Each holds
-    the quantity's value in each part, as a mean over the seeds.
+    `parts` has the quantity in consecutive parts of the requests' time, and `session_parts` in groups of sessions, each
+    as a mean over the seeds.
     """
 
     quantity: Quantity
@@ -140,7 +141,7 @@ def _figure(found: _Found, unlike: str | None) -> ExpectedFigure:
 def _by_chance(found: _Found) -> str | None:
     low, high, expected = min(found.after), max(found.after), fmean(found.after)
     if not alike(low, high, found.least):
-        return f"chance decides: one seed gives {found.words(low)}, another {found.words(high)}"
+        return f"it depends on chance: one seed gives {found.words(low)}, another {found.words(high)}"
     if found.quantity is Quantity.SESSIONS_MOVED and FEW_SESSIONS < expected < SURE_SESSIONS:
         return f"too few sessions move (about {expected:.0f}) to predict how many"
     return None
@@ -154,7 +155,7 @@ def _by_rate(found: _Found, expected: float) -> str | None:
     if all(alike(expected, value, found.least) for value in found.at_rates):
         return None
     others = " and ".join(f"{found.words(value)} at {rate:g} times the rate" for rate, value in zip(RATES, found.at_rates, strict=True))
-    return f"the request rate decides: {found.words(expected)} at the recorded rate, {others}"
+    return f"it depends on the request rate: {found.words(expected)} at the recorded rate, {others}"
 
 
 def _by_part(found: _Found, expected: float) -> str | None:
@@ -170,7 +171,7 @@ def _by_part(found: _Found, expected: float) -> str | None:
         error = stdev(parts) / sqrt(PARTS)
         if _STUDENT * sqrt(2) * error > max(found.least, WITHIN * expected):
             low, high = found.words(min(parts)), found.words(max(parts))
-            return f"the traffic decides: one fifth of {of_what} gives {low}, another {high}"
+            return f"it depends on which requests arrive: one fifth of {of_what} gives {low}, another {high}"
     return None
 
 

@@ -22,8 +22,8 @@ RATES = (0.8, 1.25)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The simulation of a plan: the number of instances of each role at the start, the instances' weights, and the
-    differences from the present pool without the plan (`as_it_is`) and with the plan (`as_planned`).
+    """The simulation of a plan. `instances` is the number of instances of each role at the start. `as_it_is` and
+    `as_planned` say how the simulated pool differs from the present pool without and with the plan.
     """
 
     facts: TableFacts

@@ -1,5 +1,5 @@
-"""A simulation as the process that runs it needs it: inputs and requests. Also computes the results and the best policy
-from the figures of the runs. Pure.
+"""The data with which a process runs a simulation: the simulation's inputs and its requests. Also computes the results
+and the best policy from the figures of the runs. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,8 +67,8 @@ class Claimed:
     person requested.
     """
     sizing: Asked | None = None
-    """The question of a simulation for advice; None for other simulations. The later runs of a simulation for advice
-    depend on the results of its first runs.
+    """For a simulation for advice: the question that it answers. None for all other simulations. Which runs such a
+    simulation needs after its first runs depends on their results.
     """
 
     @property

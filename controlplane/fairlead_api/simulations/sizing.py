@@ -26,8 +26,8 @@ MOST_TRIED = 64
 simulating many instances takes long.
 """
 MOST_SIZED = 5_000
-"""Number of recorded requests that each of the about thirty runs of a simulation for advice simulates: the newest
-requests of the window. More requests are simulated if this many arrived in too short a time.
+"""Usual maximum number of recorded requests in each of the about thirty runs of a simulation for advice; the newest
+requests of the window are used. If these requests cover too little time, more are simulated.
 """
 HOST_CACHES = 4
 """Size of the simulated cache in host memory, as a multiple of an instance's KV cache."""

@@ -1,9 +1,9 @@
 """Computes attainment, the use of error budgets, and the attainment under other targets, from counts of requests. Pure.
 
-The windows and thresholds of the alerts are from Google's SRE workbook ("Alerting on SLOs", its sixth way) for a budget
-of 30 days: 2 % of the budget within an hour, 5 % within six hours, 10 % within three days. The burn rate is bounded by
-the goal: for a goal of 90 % it is at most 10, and never reaches a threshold of 14.4. Therefore a threshold is at most
-80 % (fast alerts) or 40 % (slow alerts) of the highest possible burn rate.
+The windows and thresholds of the alerts are from Google's SRE workbook ("Alerting on SLOs", its sixth method) for a
+budget of 30 days: 2 % of the budget within an hour, 5 % within six hours, 10 % within three days. A goal limits the
+burn rate: for a goal of 90 % it is at most 10, so it would never reach a threshold of 14.4. Therefore the threshold of
+an alert is at most 80 % (fast alerts) or 40 % (slow alerts) of the highest burn rate that the goal allows.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,8 +1,8 @@
 """Use cases: how well a pool's objectives were met, how fast its error budget burns, and how many requests would have
 met other targets.
 
-Counts are kept by the minute for some days and by the hour for longer. Therefore a range that begins within the last 25
-hours is widened to whole minutes, and any other range to whole hours.
+Counts by the minute are kept for some days, counts by the hour for longer. Therefore a range that begins within the
+last 25 hours is widened to whole minutes, and any other range to whole hours.
 """
 
 from collections import defaultdict

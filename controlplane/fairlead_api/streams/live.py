@@ -29,11 +29,13 @@ LEAST_SECONDS = 0.4
 """Minimum seconds between two reads of the same state, even if the state changes more often."""
 KEEPALIVE_SECONDS = 10.0
 RESUME = timedelta(seconds=60)
-"""Maximum time by which a stream reaches back to continue after the event that Last-Event-ID names."""
+"""Maximum age of missed events that a stream sends when it is resumed. If Last-Event-ID names an older event, the
+events between that event and this age are not sent.
+"""
 
 OVERLAP = timedelta(seconds=5)
-"""Time by which each poll reads back before the newest row that it has already read, because a transaction that began
-earlier may commit later.
+"""Time before the newest row of the last poll from which the next poll reads. The overlap is needed because a
+transaction that began earlier may commit later.
 """
 
 
@@ -51,8 +53,8 @@ class Snapshot:
 class Tail:
     """A topic whose events contain new items.
 
-    `read` takes the pool, the visible namespaces (`Sight`), the time since which items are wanted, and a limit. It
-    returns pairs (recorded at, item with an `id`), oldest first.
+    `read` takes the pool, the visible namespaces (`Sight`), a time and a limit. It returns the items that were recorded
+    since that time, oldest first, as pairs (recorded at, item with an `id`).
     """
 
     seconds: float

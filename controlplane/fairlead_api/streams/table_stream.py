@@ -110,7 +110,7 @@ class TableStream:
         return len(self._subscribers)
 
     async def on_notice(self, notice: Notice) -> None:
-        """Send subscribers the change about which an API process sent this notice."""
+        """Send subscribers the change that a notice announces, by reading the changed data if the notice lacks them."""
         if not self._subscribers:
             return
         if isinstance(notice, TableChanged):
@@ -138,7 +138,7 @@ class TableStream:
 
     async def tell_others_forever(self) -> None:
         """Send each router the load reports of the other routers, every OTHERS_SECONDS, until cancelled. Routers that
-        decide separately need these reports.
+        decide separately about the requests of one pool need these reports.
         """
         while True:
             await asyncio.sleep(OTHERS_SECONDS)

@@ -13,8 +13,8 @@ TASK_WINDOWS = ("6h", "1d", "3d", PERIOD)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolled:
-    """Sums of finished tasks of one class and version of the objectives, by column of `TASK_SUMS`. In a series, they
-    cover the step of time that begins at `at`.
+    """Sums over finished tasks of one class and one version of the objectives, by column of `TASK_SUMS`. In a series,
+    the tasks ended in the step of time that begins at `at`.
     """
 
     version: int
@@ -49,7 +49,9 @@ TASK_FIGURES: Mapping[str, Callable[[Mapping[str, int]], float | None]] = {
     "task_moves": _mean("moves"),
     "task_refusals": _mean("refusals"),
 }
-"""Metrics of finished tasks (`SERIES_METRICS`), each computed from sums. None if it is not known."""
+"""Functions that compute the metrics of finished tasks (`SERIES_METRICS`) from sums of the tasks. A function returns
+None if no task has the figure.
+"""
 
 
 def added(parts: Iterable[Rolled]) -> dict[str, int]:

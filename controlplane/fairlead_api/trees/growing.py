@@ -1,5 +1,5 @@
-"""Computes how the requests in a report change session trees and sums. Pure: its functions get the stored rows, and
-return the changed rows.
+"""Computes how the requests in a report change session trees and the sums over sessions' turns. Pure: its functions get
+the stored rows, and return the changed rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +17,8 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grown:
-    """A session's position in its tree, and how far its conversation extends. `root` is the session's own name while it
-    has no parent.
+    """A session's position in its tree, and how far its conversation extends. `root` is the name of the tree's first
+    session; without a parent, it is the session's own name.
     """
 
     session: str
@@ -62,8 +62,9 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The changes by the requests of one pool: `sessions`, the sums by session and task, and `joined`, the present root
-    of each session that got a parent and of each session below it.
+    """The changes that the requests of one pool cause. `sessions` has the new positions of sessions in their trees,
+    `sums` the amounts to add by session and task. `joined` has new roots: for each session that got a parent, and for
+    each session below it.
     """
 
     sessions: Mapping[str, Grown]

@@ -85,9 +85,9 @@ def feature(
     jobs: Mapping[str, tuple[Job, int]],
     latest: LatestFigures,
 ) -> Feature:
-    """Return the feature of health and the background jobs. The jobs are those in `upkeep`, and the jobs of other
-    subjects in `jobs`, with their intervals in seconds. `document` returns the OpenAPI document; `latest` receives the
-    figures for autoscalers.
+    """Return the feature of health and the background jobs. `upkeep` has the API's own periodic jobs; `jobs` has the
+    jobs of other subjects, with their intervals in seconds. `document` returns the OpenAPI document; `latest` receives
+    the figures for autoscalers.
     """
     head, figures = PostgresAudit(infra.reads).head, PostgresScalingFigures(infra.background).read
     return Feature(

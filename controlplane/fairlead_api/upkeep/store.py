@@ -27,14 +27,15 @@ BATCH = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """The rows `r` of `table` to delete: the SQL condition `where` compares with the time `:before`.
+    """Selects the rows `r` of `table` to delete. `where` is an SQL condition on `r` and the time `:before`.
 
     With `by_pool`, the oldest rows are searched pool by pool. This is for tables whose only index is on pool and time;
     Postgres before version 18 would otherwise read such tables completely.
 
-    `chain` is for rows that form chains: it names the columns that identify a row's chain, and the column of the row's
-    place in it. The rows of a chain are deleted in the order of their places, which `order` must be. A row for which
-    the condition `held` is true is kept with all later rows of its chain, so that no chain ever has a gap.
+    `chain` is for rows that form chains: it names the columns that identify a row's chain, and the column with the
+    row's position in the chain. The rows of a chain are deleted in the order of their positions; `order` must then be
+    this column. A row for which the condition `held` is true is kept, with all later rows of its chain, so that no
+    chain ever has a gap.
     """
 
     table: str
@@ -252,10 +253,10 @@ class PostgresUpkeep:
         return deleted
 
     async def end_sessions(self, now: datetime, most: int = 2000) -> int:
-        """Unbind sessions about which nothing was reported for twice their pool's TTL, and notify the routers.
+        """Unbind sessions for which no router reported anything during twice their pool's TTL, and notify the routers.
 
-        Routers forget a session after one TTL without a request; the second TTL allows for requests that were served
-        but not sampled.
+        Routers forget a session after one TTL without a request. The API waits for a second TTL, because a request may
+        have been served without being in the sample that routers report.
         """
 
         async def work(connection: AsyncConnection) -> int:

@@ -19,8 +19,8 @@ MOST_DIFFERENCE = timedelta(days=1)
 wrong, and deleted rows cannot be restored.
 """
 LEAST_KEPT: Mapping[str, timedelta] = {"rollups_10s_days": MINUTES_KEPT + timedelta(hours=1)}
-"""Minimum time for which rows are kept, by retention setting. Ranges that begin within `MINUTES_KEPT` are read from
-these rows, and the start of a range may be moved back by up to a step.
+"""Minimum time for which rows must be kept, by retention setting. Ranges that begin within the last `MINUTES_KEPT` are
+read from these rows; the extra hour is needed because the start of a range may be moved back by up to a step.
 """
 
 

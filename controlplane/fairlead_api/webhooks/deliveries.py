@@ -58,8 +58,8 @@ class DeliveryStore(Protocol):
     """The port to the database for delivering notices."""
 
     async def claim(self, now: datetime) -> Sequence[Claimed]:
-        """Claim due notices. For each webhook, the notices that have been due longest come first. For each claimed
-        notice, an attempt without an end is recorded.
+        """Claim due notices, so that no other process delivers them for a while. For each webhook, the notices that
+        have been due longest come first. Records the beginning of an attempt for each claimed notice.
         """
 
     async def record(self, outcome: Outcome, now: datetime) -> None:

@@ -77,8 +77,9 @@ def of_operator(pool: PoolKey, event: PoolEvent) -> Iterator[Event]:
 
 
 def of_stalled(pool: PoolKey, before: Iterable[str], after: Mapping[str, str]) -> Iterator[Event]:
-    """Yield an event for each instance whose engine has stalled and that is not in `before`. `after` has, for each
-    instance with a stalled engine, the description by a router.
+    """Yield an event for each instance whose engine has stalled since the last report. `before` names the instances
+    with engines that had already stalled. `after` has all instances with stalled engines now, each with a router's
+    description.
     """
     for instance in sorted(after.keys() - set(before)):
         words = f"The engine of instance {instance} of {pool} makes no progress: {after[instance]}"

@@ -208,8 +208,8 @@ class PostgresAccess:
 
 
 def _maker(who: Identity) -> str:
-    """Return the name and source of the person who made a credential, as one text. A login link is shown by the first
-    digits of its source's hash.
+    """Return one text with the name and the source of the person who made a credential. If that person logged in with a
+    login link, the text has the first digits of the source's hash instead of the source.
     """
     source = who.source if not who.source.startswith(_LINK) else f"{_LINK} {digest(who.source).hex()[:ID_DIGITS]}"
     return f"{who.subject} ({source})"
@@ -236,7 +236,9 @@ def _session(row: Any) -> WebSessionItem:
 
 
 async def _open(connection: AsyncConnection, session: bytes, held: Held, login: Login, now: datetime) -> None:
-    """Store a web session. Raises NotAuthenticated if the token that opens it was revoked after it was looked up."""
+    """Store a web session. Raises NotAuthenticated if the session is opened with an API token that was revoked a moment
+    ago.
+    """
     identity = held.identity
     if identity.source.startswith(_TOKEN):
         tokens = tables.api_tokens.c

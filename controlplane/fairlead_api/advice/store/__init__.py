@@ -1,3 +1,3 @@
-"""Reads the data for advice: a handful of SQL statements over all pools, and signals of the pools that miss their
-objectives.
+"""Reads the data for advice. A few SQL statements read the facts of all pools; further statements read the signals of
+the pools that miss their objectives.
 """

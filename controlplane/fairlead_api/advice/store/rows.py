@@ -38,11 +38,11 @@ from fairlead_api.pools.store.summaries import desired_of
 from fairlead_client.resources.plan_kinds import PlanKind
 
 Traffic = dict[str, Served]
-"""The traffic that was served, by instance."""
+"""The counts of requests that each instance served, by the instance's name."""
 
 
 def traffic_of(row: Any) -> Served:
-    """Return the traffic of one instance, from a row with its sums."""
+    """Return the counts of requests that one instance served, from a row that holds these counts."""
     return Served(
         judged=int(row.judged),
         in_time=int(row.in_time),
@@ -57,7 +57,9 @@ def traffic_of(row: Any) -> Served:
 
 
 def mirrored(row: Any) -> MirroredFacts | None:
-    """Return the pool's facts that are in force, from a row of the table pools; None before any valid spec was seen."""
+    """Return the facts from the pool's last valid spec, which the table pools stores; None before any valid spec was
+    seen.
+    """
     return msgspec.convert(row.facts, MirroredFacts) if row.facts else None
 
 

@@ -1,5 +1,5 @@
-"""The SQL statements of advice. Each statement covers all requested pools. The rows that a statement reads are bounded
-by the minutes of traffic or by the number of objects.
+"""The SQL statements of advice. Each statement covers all requested pools. The number of rows that a statement reads is
+bounded: by the number of minutes whose traffic is read, or by the number of objects.
 """
 
 from sqlalchemy import text
@@ -11,7 +11,9 @@ MOVES_SECONDS = 3600
 MOST_ALONE = 500
 """Maximum number of a pool's kept decisions that are read to find requests whose instance was idle."""
 ROUTER_FORGOTTEN_SECONDS = 3600
-"""Seconds for which a silent router is reported as a finding, counted from the router's last report."""
+"""Seconds after a router's last report for which a finding still says that the router is silent. After that, the router
+is forgotten.
+"""
 MOST_MOVES = 2000
 """Maximum number of a pool's moves whose gains are added up; the newest moves are used."""
 
@@ -135,7 +137,8 @@ SELECT 1 / sample_rate AS weight, CASE WHEN coalesce(held_seconds, 0) = 0 AND co
 FROM decisions WHERE pool_id = :pool AND at > CAST(:now AS timestamptz) - interval '{WINDOW_SECONDS} seconds' ORDER BY at DESC LIMIT {MOST_ALONE}
 """)  # noqa: S608
 """SQL for a pool's newest kept decisions. `weight` is the number of requests that a decision represents. `alone` is the
-seconds from dispatch to first token if the instance had no other prompt to compute, else NULL.
+seconds from dispatch to first token of a request whose instance had no other prompt to compute; it is NULL for all
+other requests.
 """
 SESSIONS = text("SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND instance = ANY(:names) GROUP BY instance")
 MINUTES = text("""

@@ -2,5 +2,6 @@
 with budgets.
 
 A *life* is the time in which a pod was an instance. This package must not divide an amount. The danger here: two
-reports that add to the same hour at once, so rows are locked in one order.
+simultaneous reports that add to the same hours could wait for each other forever, so all transactions lock rows in the
+same order.
 """

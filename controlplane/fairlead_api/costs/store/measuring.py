@@ -20,9 +20,13 @@ from fairlead_api.tables import pools
 LOOK_SECONDS = 600
 HOUR = timedelta(hours=1)
 AGAIN = timedelta(hours=3)
-"""Time for which an hour's costs are read again, because OpenCost gets a pod's last samples late."""
+"""Length of the most recent time whose costs are read again in every round. OpenCost receives the last samples of a pod
+late, so the costs of these hours may still change.
+"""
 LONGEST_GAP = timedelta(hours=48)
-"""Maximum age of the hours whose costs are read late, after OpenCost or all processes of the API were unavailable."""
+"""Maximum age of an hour whose costs are still read, if OpenCost or all processes of the API were unavailable until
+now.
+"""
 AT_ONCE = timedelta(hours=6)
 """Longest range of one request to OpenCost. The range is short, because OpenCost computes each response from
 Prometheus.

@@ -1,5 +1,5 @@
-"""Reads the data for costs and computes the costs. A thread turns rows into a report, because a month of 200 keys has a
-hundred thousand rows and the event loop serves all requests.
+"""Reads the data for costs and computes the costs. A month of 200 keys has a hundred thousand rows; turning them into a
+report would block the event loop, so a thread does it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ MOST_SESSIONS = 100
 """Maximum number of sessions with a separate line in a report: the sessions with the most tokens."""
 
 Uses = dict[int, dict[int, list[Use]]]
-"""The usage by requests: by id of the pool, then by hour."""
+"""The usage by requests: for each pool's id, and for each hour, the usage of every group of the report."""
 
 _pools = tables.pools
 _pool_name = _pools.c.namespace + "/" + _pools.c.name
@@ -233,8 +233,8 @@ def _grouped(rows: Iterable[Any], name: Callable[[Any], str]) -> Uses:
 
 
 async def _scheduled(connection: AsyncConnection, names: Mapping[int, str], start: datetime, end: datetime) -> Sequence[tuple[str, int]]:
-    """Return the savings by schedules in a range, in currency units, by currency. While a schedule's window was open,
-    it saved the price of each instance below the declared number.
+    """Return the savings by schedules in a range, in currency units, by currency. While a window of a schedule was
+    open, the pool wanted fewer instances than declared; the price of each instance fewer was saved.
     """
     windows: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in await connection.execute(_OPEN, {"pools": list(names), "start": start, "end": end}):

@@ -62,8 +62,8 @@ async def _begin(connection: AsyncConnection, pool_id: int, reports: Mapping[str
 
 
 async def note_prices(connection: AsyncConnection, pool_id: int, spec: PoolSpec, now: datetime) -> None:
-    """Store the prices that a new revision of the spec changed. A price applies from `now`. If the last stored change
-    is later than `now`, because a clock was set back, the price applies from that change.
+    """Store the prices that a new revision of the spec changed. A price applies from `now` on. If a stored price of the
+    role begins after `now`, because a clock was set back, the new price replaces it.
     """
     prices = instance_prices
     stored = await connection.execute(select(prices).where(prices.c.pool_id == pool_id).order_by(prices.c.since))

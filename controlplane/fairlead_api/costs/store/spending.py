@@ -27,8 +27,8 @@ JUDGED = ("budget_day", "budget_month", "budget_currency", "budget_soft_percent"
 
 
 def _unchanged(row: Any) -> list["ColumnElement[bool]"]:
-    """Return the SQL conditions that a key's budget is unchanged since it was read. Reading costs takes seconds, so a
-    budget may have changed in the meantime; it is then judged in the next round.
+    """Return SQL conditions that are true if a key's budget has not changed since its row was read. Reading costs takes
+    seconds, so a budget may have changed in the meantime; it is then compared in the next round.
     """
     return [keys.c[name].is_not_distinct_from(getattr(row, name)) for name in JUDGED]
 

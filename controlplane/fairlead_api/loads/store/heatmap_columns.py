@@ -55,7 +55,9 @@ def _lists(metric: str, parts: Iterable[str] = _PARTS) -> str:
 
 
 def _of(cells: str) -> str:
-    """Return SQL that makes one list per metric from `cells`, which is SQL of cells sorted by instance."""
+    """Return SQL that makes one list for each metric. Its source `cells` is SQL for a table of cells that is sorted by
+    instance.
+    """
     return (
         f"SELECT array_to_json(array_agg(instance)) AS instances, {', '.join(map(_lists, METRICS))} FROM "
         f"({cells}) cells HAVING count(*) > 0"

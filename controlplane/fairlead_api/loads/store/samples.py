@@ -71,8 +71,9 @@ WITH samples AS (
 """
 """SQL for the value of every metric of every instance in each second, over all routers.
 
-Gauges are summed over routers and data-parallel ranks, with the last value of each. The statement has no joins:
-Postgres has no statistics about the newest samples, so it would expect a handful of rows and choose a nested loop.
+A gauge is the sum, over all routers and data-parallel ranks, of the last value that each reported. The statement has no
+joins: Postgres has no statistics about the newest samples, so it would expect a handful of rows and choose a nested
+loop.
 """
 
 AT_ONCE = 1
@@ -193,7 +194,8 @@ class PostgresLoads:
         return slices, found, limits
 
     async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
-        """Return migrations by column and pair of instances, oldest first, and the number of migrations in the range.
+        """Return migrations in a range, combined by column and pair of instances, oldest first. Also return the number
+        of all migrations in the range.
 
         If there are more than MAX_ARROWS pairs, only the busiest pairs are returned.
         """

@@ -27,8 +27,8 @@ LONGEST_WAIT = 600.0
 not found.
 """
 WHOLE_SHARE = 0.9
-"""Minimum share of sent requests that must be recorded; below it, the sample of decisions is used instead. The share is
-low until most sent requests have ended.
+"""Minimum share of an instance's requests that must be recorded. Below it, the sessions are taken from the sample of
+decisions instead. A request is recorded when it ends, so the share is low right after a burst.
 """
 
 _SUMS = """
@@ -76,8 +76,8 @@ async def recorded_senders(connection: AsyncConnection, pool: int, instance: str
 
 
 async def whole_senders(connection: AsyncConnection, pool: int, instance: str, found: RecordedSenders, end: datetime, sent: int) -> Senders:
-    """Return the exact sums of each session over the recorded part of the `sent` requests, with the sessions' names
-    where they are known.
+    """Return the numbers of requests and tokens that each session sent to the instance, computed from all recorded
+    requests. `sent` is the number of requests that the instance received. A session's name is given if it is known.
     """
     names = await _names(connection, pool, instance, found.begun, end) if any(row.session is not None for row in found.rows) else {}
     tokens = sum(int(row.prompt_tokens) for row in found.rows)

@@ -79,8 +79,9 @@ def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
 
 
 def _still_asleep(warm: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the section `warm` of a role that takes turns on its devices with other roles, if the section lets at
-    least one instance sleep. Raises InvalidInput otherwise, because the role gives up its devices by sleeping.
+    """Return the section `warm` of a role whose instances share devices with another role's instances. Raises
+    InvalidInput unless the section lets at least one instance sleep, because only a sleeping instance gives up its
+    devices.
     """
     if warm is None or warm["asleep"] < 1:
         remedy = "write at least 1: the role takes turns on its devices (roles[].warm.turns), and gives them up by sleeping"

@@ -1,4 +1,5 @@
-"""Deletes a pool, and creates the pool again when the deletion is undone. This module makes such plans and writes them.
+"""Plans that delete a pool or create it, and the writes to the Kubernetes API that apply such plans. Undoing a deletion
+creates the pool again.
 
 In the stored plan of a creation, `change` is the manifest to create, and `inverse` is empty. In the stored plan of a
 deletion, `change` is empty, and `inverse` is the manifest.

@@ -19,8 +19,9 @@ class DrainQuestion(MarkQuestion):
         return (drain_effect if self.is_set else undrain_effect)(known.use, self.instance, replaced=self.replaced)
 
     def tried(self, present: Present) -> Tried:
-        """Return the pools to simulate for the drain. Real and simulated instances of the role are ranked by the cost
-        of a drain; the simulated instance of equal rank represents this instance.
+        """Return the pools to simulate: the pool as planned drains one of its simulated instances. Simulated instances
+        have no names, so the instance is identified by its rank: the role's instances are ordered by the cost of
+        draining them, in the pool and in the simulation.
         """
         if not self.is_set:
             raise CannotSimulate("sessions that have moved stay where they are")
@@ -61,8 +62,8 @@ def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> Plan
 
 
 def _emptied(pool: PoolUse, one: InstanceUse, words: str, *, alone: bool) -> PlanEffect:
-    """Return the effect of draining an engine that Fairlead does not stop: the engine drains, stays empty, and can be
-    put back into service.
+    """Return the effect of draining an engine that Fairlead does not start or stop. The engine finishes its requests
+    and stays empty; cancelling the drain puts it back into service.
     """
     return PlanEffect(
         sessions_moved=0 if alone else one.bound_sessions,

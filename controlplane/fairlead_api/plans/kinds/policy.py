@@ -27,8 +27,8 @@ def policy_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -
     """Return the effect of a changed policy or of its changed parameters. Routers apply the change with the next
     routing table, without a restart.
 
-    If the new policy places every request by the ring, or binds no sessions, all bound sessions count as moving,
-    because no record shows which sessions are already bound to the instance that the ring would choose.
+    If the new policy places every request by the ring, or binds no sessions, all bound sessions count as moving. Some
+    of them may already be bound to the instance that the ring would choose, but no record shows which.
     """
     before, bound = pool.facts.routing.policy, pool.sessions
     wanted = policies.entry(after.routing.policy)

@@ -42,14 +42,16 @@ async def _change(asked: Asked) -> Change:
 
 
 def require_possible(change: Change) -> None:
-    """Raises Conflict if the pool does not allow a kind of change that the change contains."""
+    """Raises Conflict if the pool does not allow a part of the change, for example because its engines already run and
+    Fairlead cannot start others.
+    """
     for kind in kinds_in(change.part, change.after):
         check_possible(kind.name, change.found.spec, change.found.annotations)
 
 
 def questions_of_parts(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
-    """Return one question about a change of several sections of the spec. Raises InvalidInput for a spec that would be
-    refused.
+    """Return the object that finds the effect of a change of several sections of the spec, as a list of one. Raises
+    InvalidInput for a spec that would be refused.
     """
     checked(change.part, change.patch, policies)
     parts = [one for kind in kinds_in(change.part, change.after) for one in kind.questions(change, policies)]

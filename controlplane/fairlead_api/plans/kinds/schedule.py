@@ -70,8 +70,8 @@ def schedule_patch(fields: Mapping[str, Any], spec: Mapping[str, Any], now: date
 
 
 def is_for_admins(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether the change of the spec from `before` to `after` needs an admin. It does if a schedule that only
-    one of the two specs contains sets a value that only admins may change.
+    """Return whether changing the spec from `before` to `after` needs an admin: whether the change adds, removes or
+    alters a schedule that sets a value that only admins may change.
     """
     stays = [one for one in _schedules(before) if one in _schedules(after)]
     changed = [one for one in (*_schedules(before), *_schedules(after)) if one not in stays]

@@ -1,5 +1,5 @@
-"""Changes the recognition of sessions, the time for which sessions stay bound to their instances, and the part of their
-caches that sessions keep when their instance leaves.
+"""Changes how a pool treats sessions: how sessions are recognized, how long they stay bound to their instances, and how
+much of its cache a session keeps when its instance leaves.
 """
 
 from fairlead.amounts import amount
@@ -30,7 +30,7 @@ def sessions_effect(bound: int, before: TableFacts, after: TableFacts) -> PlanEf
     notes, warnings = [f"A session keeps its home for {format_duration(new.ttl_seconds)} after its last request."], []
     if new.ttl_seconds < old.ttl_seconds:
         warnings.append(
-            f"Of {amount(bound, 'session')}, those that paused for longer than that lose their homes; the policy places their next request."
+            f"Of {amount(bound, 'session')}, those without a request for longer than that are unbound; the policy places their next request."
         )
     if new.header != old.header:
         warnings.append(

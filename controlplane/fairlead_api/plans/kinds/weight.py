@@ -23,8 +23,8 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightQuestion:
-    """Finds the effect of a changed weight of one instance. `stays` is True if the weight is stored in a place that
-    outlives the instance.
+    """Finds the effect of a changed weight of one instance. `stays` is True if the new weight remains when the instance
+    is replaced, because it is stored outside the instance.
     """
 
     instance: str

@@ -46,7 +46,9 @@ FROM (SELECT sample_rate AS rate, (SELECT min(CAST(one ->> 'predicted_ttft_secon
 WHERE best IS NOT NULL
 """
 REPLAYED = timedelta(minutes=30)
-"""Maximum age of the decisions from which the share of requests refused early is estimated."""
+"""Maximum age of recorded decisions. From younger decisions, the share of requests that a limit would refuse early is
+estimated.
+"""
 
 
 class PostgresEvidence:

@@ -200,8 +200,8 @@ async def _row_of(connection: AsyncConnection, pool: PoolKey) -> Any:
 
 
 async def _remember(connection: AsyncConnection, pool: PoolKey, now: datetime) -> None:
-    """Store the row of a pool that exists only as a plan, marked as deleted. Plans refer to the row; otherwise the pool
-    is not visible.
+    """Store a row for a pool that does not exist yet but has a plan to create it, because plans refer to the row. The
+    row is marked as deleted, so the pool is not shown.
     """
     await connection.execute(new_pool(namespace=pool.namespace, name=pool.name, uid="", created_at=now, observed_at=now, deleted_at=now))
 

@@ -49,8 +49,8 @@ from fairlead_client.resources.audit import OPERATOR_EVENT, AuditAction
 async def store_events(
     connection: AsyncConnection, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime
 ) -> list[AuditDraft]:
-    """Store the events that are not stored yet, with their notices, and return the drafts of their audit entries.
-    Raises NotFound.
+    """Store the operator's events that are not stored yet, and the notices that they cause for webhooks. Return the
+    drafts of the events' audit entries. Raises NotFound.
     """
     pool_id = (
         await connection.execute(
@@ -175,8 +175,8 @@ class PostgresPools:
             return await read_held_pools(connection)
 
     async def unheard_pools(self, before: datetime) -> tuple[PoolKey, ...]:
-        """Return the pools for which no state has been reported since `before`, except deleted pools and pools of
-        `fairlead serve`.
+        """Return the pools whose state was last reported before `before`. Deleted pools and pools of `fairlead serve`
+        are left out.
         """
         columns = (_POOLS.c.namespace, _POOLS.c.name, _POOLS.c.annotations)
         query = select(*columns).where(_POOLS.c.deleted_at.is_(None), _POOLS.c.observed_at <= before).order_by(*columns[:2])
@@ -266,8 +266,8 @@ async def _save_pool(
     of_engines: dict[str, Any],
     now: datetime,
 ) -> None:
-    """Write the state's changes into the pool's row. `numbers` holds the resulting versions, and `of_engines` the
-    routers' measurements of the pool's engines.
+    """Store the reported state in the pool's row. `numbers` has the versions of the pool's spec, objectives and routing
+    table after this report; `of_engines` has the routers' measurements of the pool's engines.
     """
     pools = tables.pools
     model = state.spec.get("model")
@@ -298,9 +298,10 @@ async def _save_pool(
 
 
 def _changes_of_state(before: Any, report: InstanceReport) -> list[tuple[str | None, str, str]]:
-    """Return the changes of state since the stored row `before` (None = a new instance): the state before, the state
-    after, and the reason. If the engine was restarted between two reports, the operator may not have reported its loss.
-    The result then has two changes: to Lost, and back.
+    """Return the changes of an instance's state since its stored row `before` (None = a new instance), each with the
+    state before, the state after, and the reason.
+
+    If the report shows that the engine was restarted since the last report, there are two changes: to Lost, and back.
     """
     lost, now = InstanceState.LOST.value, report.state.value
     if before is not None and report.restarts > before.restarts and before.state in REACHABLE and report.state in REACHABLE:
@@ -320,8 +321,8 @@ async def note_instances(
     """Store instances as reported, with a transition for every change of state. Stored instances that are not reported
     become Gone.
 
-    Returns the instances that became Gone, each with its last state before that. Also returns the instances that became
-    Lost, even if they came back before the operator reported the loss.
+    Returns two lists: the instances that became Gone, each with its last state before that; and the instances that
+    became Lost, even if they have come back since.
     """
     instances = tables.instances
     rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))

@@ -114,8 +114,9 @@ async def read_stalled(connection: AsyncConnection, pool_id: int, living: Contai
 
 
 def _trouble(instance: str, trouble: str, words: str, seconds: float = 0.0, *_: object) -> InstanceTrouble:
-    """Return a trouble from the fields that a router reported. Reports of an earlier version have no seconds; reports
-    of a newer version may have further fields.
+    """Return an engine's trouble from the fields that a router reported. A router of an earlier version does not report
+    for how many `seconds` the trouble has lasted; a router of a newer version may report further fields, which are
+    ignored.
     """
     return InstanceTrouble(instance=instance, trouble=trouble, words=words, seconds=seconds)
 

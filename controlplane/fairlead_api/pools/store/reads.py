@@ -1,5 +1,5 @@
 """Reads pools and their instances for the public API: the present state (lists and details, cached for simultaneous
-callers), the past (revisions and events), the hash ring, and the figures for other people's autoscalers.
+callers), the past (revisions and events), the hash ring, and the figures for external autoscalers.
 """
 
 import asyncio
@@ -298,7 +298,9 @@ async def _headroom(connection: AsyncConnection, rows: list[Any], now: datetime)
 
 
 async def _task_headroom(connection: AsyncConnection, row: Any, now: datetime) -> dict[str, float]:
-    """Return the headroom by priority class, of the tasks that were over in the last hour."""
+    """Return the task headroom of a pool by priority class: the share (0-1) of the tasks of the last hour that met
+    their target, minus the share that the target demands.
+    """
     goals = {one.name: one.percentile / 100 for one in slo_of(row).task}
     seen = await tasks_of_late(connection, row.id, now)
     return {one.name: one.in_time / one.tasks - goals[one.name] for one in seen if one.tasks and one.name in goals}

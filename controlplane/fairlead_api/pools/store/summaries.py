@@ -75,8 +75,8 @@ class LastMinutes:
         self._recent = recent
 
     async def latencies(self, pools: Sequence[int], shares: Sequence[float], now: datetime) -> dict[int, list[float | None]]:
-        """Return TTFTs in seconds at the median, at p95 and at each pool's SLO percentile, by pool id, for pools that
-        had requests.
+        """Return three percentiles of TTFT in seconds for each pool, by pool id: the median, p95 and the pool's SLO
+        percentile. Pools without requests are left out.
 
         `shares` are the SLO percentiles, 0-1, in the order of `pools`.
         """

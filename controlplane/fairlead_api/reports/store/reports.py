@@ -75,18 +75,17 @@ async def save_key_use(connection: AsyncConnection, report: Report, ignored: Cou
 
 
 LATEST = timedelta(seconds=20)
-"""Maximum delay with which an older state of a router may arrive after a newer state. Within this delay, the newer
-state stays. If the states are further apart, the router's clock was set back, and the older state replaces the newer
-one.
+"""Maximum time by which a router's reported state may be older than the stored one and still be ignored as late. If it
+is older by more, the router's clock was set back, and the reported state replaces the stored one.
 
-The delay is shorter than the difference from which routers' times are corrected
-(`plausibility.CLOCK_TOLERANCE_SECONDS`), so that a correction cannot make a new state seem old.
+The time is shorter than the clock difference from which routers' times are corrected
+(`plausibility.CLOCK_TOLERANCE_SECONDS`), so that a correction cannot make a new state seem late.
 """
 
 ROWS = tuple(ROW_KINDS)
 OF_POOLS = [name for name, kind in ROW_KINDS.items() if kind.of_pools]
-"""ROWS: the fields of a Report whose rows are stored once, bindings first. OF_POOLS: the fields among them whose rows
-belong to a pool.
+"""Names of fields of Report. ROWS are the fields whose rows must be stored exactly once, in the order in which they are
+stored. OF_POOLS are the fields among them whose rows belong to a pool.
 """
 
 CACHE_FIELDS = tuple(item.name for item in fields(KnownCache) if item.name not in {"pool", "instance"})
@@ -201,9 +200,10 @@ class PostgresReports:
         await self._database.writing(work)
 
     async def _claim(self, connection: AsyncConnection, reports: Sequence[Report]) -> dict[str, ReportReceipt]:
-        """Claim the reports' ids for the router that sent them.
+        """Claim the ids of reports for the router that sent them.
 
-        Returns the receipts of reports that were claimed before, after waiting for the transactions that claimed them.
+        Returns the receipts of those reports whose ids were already claimed. If another transaction is claiming an id
+        now, waits for that transaction.
         """
         if not reports:
             return {}
@@ -314,8 +314,9 @@ _TRANSFER = ("cache", "transfer_seconds", "predicted_transfer_seconds", "transfe
 
 
 def _settle(moves: Table) -> Update:
-    """Return the SQL statement that stores outcomes of moves. An outcome that is already stored is not replaced: a
-    router that receives a person's move again also reports the session's next request.
+    """Return the SQL statement that stores the outcomes of moves. Only a move that has no outcome yet gets one. A
+    router may report an outcome twice: if it receives a person's move again, it also reports the next request of the
+    session as the move's outcome.
     """
     known = [moves.c[name] for name in ("id", "actual_ttft_seconds", "outcome", *_TRANSFER)]
     source = recordset([*known, Column("came", BigInteger)])

@@ -52,8 +52,8 @@ Row = TypeVar("Row")
 
 _place: Callable[[Any], tuple[str, str]] = attrgetter("pool.namespace", "pool.name")
 _second: Callable[[Any], tuple[str, str, int]] = attrgetter("pool.namespace", "pool.name", "second")
-"""Functions that return a row's sort key. Tuples of strings are compared many times as fast as the dataclass of a
-pool's name.
+"""Functions that return a row's sort key: its pool, or its pool and second, as a tuple. Such tuples are compared many
+times as fast as pools' names, which are dataclasses.
 """
 
 

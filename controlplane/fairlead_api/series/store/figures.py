@@ -73,7 +73,9 @@ SELECT instance, {_INSTANCE_COUNTS} FROM load_rollups_1m WHERE pool_id = :pool A
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums over a pool's rows, and numbers of requests by latency step."""
+    """Figures of requests, added up over rows: `counts` by name of the figure, and numbers of requests by step of TTFT
+    and by step of TPOT.
+    """
 
     counts: dict[str, float] = field(default_factory=dict)
     ttft: dict[int, int] = field(default_factory=dict)
@@ -137,8 +139,8 @@ async def read_figures(
     now: datetime,
     of_all: float = FLEET_PERCENTILE,
 ) -> dict[int | None, RangeFigures]:
-    """Return the figures of each pool in `percentiles`, with its TTFT at that percentile; and, under the key None, the
-    figures of all `pools` together.
+    """Return the figures of each pool, by pool id, and under the key None the figures of all `pools` together.
+    `percentiles` has the pools to list, each with the percentile of TTFT to compute.
     """
     ids = sorted({*pools, *percentiles})
     values = {"pools": ids, "start": where.start, "end": where.end}

@@ -67,9 +67,9 @@ async def read_annotations(
 
 
 def _order(one: Annotation) -> tuple[datetime, AnnotationKind, str]:
-    """Return the sort key of a marked event: its time, kind and description. Failures have no description in the key,
-    so failures at one time stay in the order in which they happened: an instance may be lost and be back at the same
-    time.
+    """Return the sort key of a marked event: its time, its kind and, except for failures, its description. Failures at
+    the same time therefore stay in the order in which they happened, for example an instance that is lost and at once
+    back.
     """
     return one.at, one.kind, "" if one.kind is AnnotationKind.FAILURE else one.words
 
@@ -158,16 +158,17 @@ async def read_goals(connection: AsyncConnection, pool: int, kind: str, since: d
 
 
 async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
-    """Return the last scaling decision of each role and controller in each step: the number of instances, and the loads
-    in its signals. They are arranged by metric and part (a role, or a role and a controller), then by step.
+    """Return figures of scaling decisions: the recommended numbers of instances, and the loads on which decisions were
+    based. They are arranged by metric and part (a role, or a role and a controller), then by index of the step of time.
+    Only each controller's last decision in a step counts.
     """
     return decided_lines((await connection.execute(_DECIDED, _where(pool, where))).all())
 
 
 def decided_lines(rows: Iterable[Any]) -> Mapping[tuple[str, str], Mapping[int, float]]:
-    """Arrange rows of decisions by metric and part, then by step. A part is a role, or a role and a controller: each
-    controller makes its own recommendation, so the numbers of several controllers are kept apart. Loads are taken from
-    the newest decision of the step.
+    """Arrange rows of decisions by metric and part, then by index of the step. A part is a role, or a role and a
+    controller: each controller recommends its own number of instances, so these numbers are not mixed. Loads are taken
+    from the newest decision of the step.
     """
     found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for row in sorted(rows, key=lambda one: one.at):
@@ -181,7 +182,9 @@ def decided_lines(rows: Iterable[Any]) -> Mapping[tuple[str, str], Mapping[int, 
 
 
 async def read_models(connection: AsyncConnection, pool: int, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
-    """Return one figure (`kind`) of the newest prediction model in each step: by router, then by step."""
+    """Return the figure `kind` of prediction models, by router, then by index of the step of time. Only the router's
+    newest model in each step counts.
+    """
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for row in await connection.execute(_MODELS, {**_where(pool, where), "kind": kind}):
         if row.value is not None:

@@ -185,8 +185,9 @@ async def known_instance(connection: AsyncConnection, pool: int, subject: Subjec
 
 
 async def pools_of(connection: AsyncConnection, subject: Subject) -> dict[int, str]:
-    """Return the names of the subject's pools by id: the subject's own pool, if it exists, or otherwise all visible
-    pools. Deleted pools are included, because their past is part of the total.
+    """Return the names of pools by id: the subject's own pool, or all visible pools if the subject names none. All
+    visible pools include deleted pools, because their past is part of the total. Raises NotFound if the subject's own
+    pool does not exist.
     """
     if subject.pool is not None:
         return {int((await pool_row(connection, subject.pool)).id): str(subject.pool)}

@@ -34,9 +34,9 @@ _HOLD_POOLS = text("SELECT id FROM pools WHERE id = ANY(:pools) ORDER BY id FOR 
 class Applied:
     """The result of applying binding changes.
 
-    A change loses if another router's change of the same session takes precedence. `lost` gives, by id of the lost
-    change, the present binding of the session; `lost_moves` is the number of migrations that were not stored for that
-    reason, by pool.
+    A change loses if another router's change of the same session takes precedence. `lost` has the ids of the changes
+    that lost, each with the session's present binding. `lost_moves` is the number of migrations, by pool, that were not
+    stored because their change lost.
     """
 
     lost: dict[str, Binding]
@@ -143,11 +143,11 @@ class _Judging:
 
 async def _hold_pools(connection: AsyncConnection, pools: Collection[int]) -> None:
     """Wait for transactions that change the instances of these pools, and block further such transactions until the
-    transaction of this call ends.
+    present transaction ends.
 
-    Otherwise an instance could disappear, and its sessions be unbound, between the check that it exists and the binding
-    of a session to it. The lock on a pool is the lock that storing a row of the pool takes. It is taken before the
-    locks on sessions, as in transactions that unbind sessions.
+    Without this lock, an instance could disappear after its existence was checked and before a session is bound to it.
+    It is the lock that Postgres takes on a pool's row whenever a row that refers to the pool is stored. It is taken
+    before the locks on sessions, as in transactions that unbind sessions.
     """
     if pools:
         await connection.execute(_HOLD_POOLS, {"pools": list(pools)})

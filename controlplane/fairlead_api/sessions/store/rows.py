@@ -1,5 +1,5 @@
-"""Sessions' rows and their holders while a report (or a drain) is applied. Rows are locked in one order and written in
-bulk. Sessions are unbound if their instance is gone.
+"""Holds the rows of sessions, with their present and earlier instances, while a report or a drain changes them. Rows
+are locked in one order and written in bulk. Also unbinds sessions whose instance is gone.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -72,8 +72,8 @@ class SessionRow:
 
 
 SHARED_SECONDS = 30.0
-"""Seconds for which a session's name stays marked as shared by several conversations. A binding within this time does
-not remove the mark, because the binding's router may not know of it yet.
+"""Seconds for which the name of a session stays marked as shared by several conversations. During this time, binding
+the session does not remove the mark, because the router that binds it may not know of the mark yet.
 """
 
 
@@ -96,10 +96,11 @@ def _release(row: SessionRow, at: datetime) -> None:
 
 
 def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationRecord | None) -> None:
-    """Bind the session to the change's instance: add history and, for a move, the migration.
+    """Bind the session to the instance that the change names: add history and, for a move, the migration.
 
     The migration is the router's `record`; if the router sent none, a migration is made here. Routers' clocks differ,
-    and history must not run backwards, so a binding begins no earlier than the previous one.
+    so the change may have an earlier time than the previous binding. Then it begins at the time of the previous
+    binding, so that history does not run backwards.
     """
     at = max(moment(change.at), row.ended_at or (row.bound_at if row.held.version else _BEGINNING))
     source, rank = row.held.instance, row.held.rank

@@ -32,8 +32,8 @@ MOST_TURNS = 2_000
 """Maximum number of turns of a tree that are shown; the newest ones are shown."""
 MOST_TASKS = 100
 MOST_RECENT = 1_000
-"""Maximum number of pairs of session and task that are read for each pool to find the newest tasks; the newest pairs
-are read.
+"""Maximum number of sums that are read for each pool to find the tasks with the newest turns. Each sum covers the turns
+of one session for one task; the newest sums are read.
 """
 MOST_COUNTED = 10_000
 """Maximum number of sessions of a tree that are counted."""
@@ -239,8 +239,8 @@ def _tree(
 
 
 def _with_tools(task: TaskFigures, root: str, notes: Mapping[str, list[tuple[Any, StoredTurn, Told]]], *, complete: bool) -> TaskFigures:
-    """Return the task with the total time between its turns added, if all its turns are among `notes`; otherwise return
-    it unchanged.
+    """Return the task with the total time between its turns added. The task is returned unchanged if some of its turns
+    are missing in `notes`, so that the time is not known.
     """
     own = [note for found in notes.values() for _, turn, note in found if (turn.task == task.task if task.named else turn.task is None)]
     if not complete or len(own) != task.turns or task.root != root:

@@ -148,8 +148,7 @@ async def _count(connection: AsyncConnection, pool: int, pairs: Sequence[Any], n
 
 async def _names(connection: AsyncConnection, pool: int, pairs: Sequence[Any]) -> list[tuple[Any, list[TaskName]]]:
     """Return, for each pair of a session and a task, all tasks that the pair concerns: the task itself; the task of the
-    session's tree; and the task that is named after the session. The last of these existed if the session was a root
-    before it got a parent.
+    session's tree; and a task with the session's name, which existed if the session was a root before it got a parent.
     """
     sessions = bindparam("sessions", [one.session for one in pairs], type_=ARRAY(Text))
     query = select(session_trees.c.session, session_trees.c.root).where(
@@ -163,8 +162,8 @@ async def _names(connection: AsyncConnection, pool: int, pairs: Sequence[Any]) -
 async def _summed(
     connection: AsyncConnection, pool: int, names: Iterable[TaskName], now: datetime
 ) -> tuple[dict[TaskName, datetime], dict[TaskName, Any]]:
-    """Return two things: the time at which each existing task has ended or will end, and the judged sums of the tasks
-    that have ended by now.
+    """Return two mappings by task: the time at which each existing task has ended or will end; and, for tasks that have
+    ended by now, the row with their sums and the verdict on their target.
     """
     over_at: dict[TaskName, datetime] = {}
     rows: dict[TaskName, Any] = {}

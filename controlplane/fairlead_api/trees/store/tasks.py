@@ -21,9 +21,11 @@ from fairlead_api.tables import session_trees, sessions, slo_configs, task_turns
 from fairlead_client.resources.slo import TaskShare
 
 MOST_JUDGED = 20_000
-"""Maximum number of pairs of session and task whose tasks are judged for a range; the newest pairs are used."""
+"""Maximum number of sums that are read to judge the tasks of a range. Each sum covers the turns of one session for one
+task; the newest sums are read.
+"""
 MOST_LATELY = 2_000
-"""Maximum number of pairs of session and task whose tasks are judged for the pool's condition. It is lower than
+"""Maximum number of sums (of one session for one task) that are read for the pool's condition. It is lower than
 MOST_JUDGED, because the condition is judged every few seconds.
 """
 LATELY = timedelta(hours=1)
@@ -77,8 +79,8 @@ def targets(of: Any) -> Any:
 
 
 def judged(sums: Any, now: datetime) -> "Select[Any]":
-    """Return a query for the sums, each with the version and target that judge the task, the time at which the task is
-    over, and the verdict, which is None without a target.
+    """Return a query for the sums of tasks. It adds to each task the version of the objectives and the target by which
+    the task is judged, the time at which the task is over, and the verdict, which is None without a target.
     """
     task = sums.subquery("task")
     then = (
@@ -124,11 +126,11 @@ class JudgedTasks:
 async def judged_tasks(
     connection: AsyncConnection, pool: int, start: datetime, end: datetime, now: datetime, most: int = MOST_JUDGED
 ) -> JudgedTasks:
-    """Return the attainment of the pool's tasks that ended from `start` to `end` (exclusive); only the `most` newest
-    tasks are judged.
+    """Return the attainment of the pool's tasks that ended from `start` to `end` (exclusive). At most `most` pairs of
+    session and task are read, the newest first.
 
-    Sessions whose last turn ended within the shortest idle time belong to open tasks. They do not count towards `most`,
-    because a busy pool may have more of them.
+    A session whose last turn ended less than the shortest idle time ago still has an open task, so it is not read.
+    Otherwise the open tasks of a busy pool could use up the maximum.
     """
     idle = await _idle_times(connection, pool)
     if idle is None:

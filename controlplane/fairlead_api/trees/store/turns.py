@@ -29,8 +29,8 @@ MOST_SOUGHT = 20_000
 were forked. A session whose blocks would exceed the number becomes a root.
 """
 FIRST_LOOK = timedelta(minutes=1)
-"""Time after the end of a turn at which its task is first checked for its end. A task that was already counted is
-checked at once.
+"""Time from the end of a turn to the first check whether its task is over. If the task was already counted as over, it
+is checked at once.
 """
 _LOCK_SPACE = 0x7472_6565
 """Advisory lock space (the letters `tree`); the second key is the pool's id."""
@@ -76,7 +76,7 @@ _ADD = _sums.on_conflict_do_update(
 
 _moved = recordset([trees.c.pool_id, trees.c.session, trees.c.root])
 _JOIN = update(trees).where(trees.c.pool_id == _moved.c.pool_id, trees.c.root == _moved.c.session).values(root=_moved.c.root)
-"""SQL for sessions below a session that got a parent: gives them the root of that parent."""
+"""SQL that runs after a session got a parent: all sessions below this session get the root of the parent's tree."""
 
 
 async def save_turns(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int]) -> None:

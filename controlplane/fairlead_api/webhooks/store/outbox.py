@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead_api.webhooks.events import Event
 
 QUIET_MINUTES = 10
-"""Minutes after a notice for which the webhook gets no second notice about the same subject. They apply to kinds of
-notices that may be caused every few seconds.
+"""Minutes for which a webhook gets no further notice about the same subject. The limit applies only to kinds of notices
+that may be caused every few seconds.
 """
 
 # A webhook that is deleted at this moment is left out: its row is locked, and read again.

@@ -274,7 +274,7 @@ def test_its_rise_its_traffic_its_cache_its_moves_and_changes_are_told() -> None
         changes=(WindowChange(at=NOW, kind="revision", words="revision 7 changed slo.ttft from 5s to 3s", actor="oncall"),),
     )
     assert found.causes[2:] == [
-        "It rose just then: 1.00 s in the stretch before, 9.00 s in this one.",
+        "It rose: 1.00 s in the time before, of equal length, 9.00 s in this time.",
         "It was sent 50 requests; the median of the other instances is 10.",
         "Its cache helped little: a mean prefix hit rate of 10.0 %, 60.0 % elsewhere.",
         "Its KV cache was 95.0 % full, so the engine may have preempted requests.",

@@ -66,8 +66,8 @@ def test_figures_are_means_over_the_seeds() -> None:
 
 def test_what_one_seed_finds_and_another_does_not_cannot_be_known() -> None:
     found = unknown(trialled({}, {}, {}, {"attainment": 0.6, "sessions_moved": 60}))
-    assert found[Quantity.ATTAINMENT] == "chance decides: one seed gives 60.0 %, another 90.0 %"
-    assert found[Quantity.SESSIONS_MOVED] == "chance decides: one seed gives 60, another 100"
+    assert found[Quantity.ATTAINMENT] == "it depends on chance: one seed gives 60.0 %, another 90.0 %"
+    assert found[Quantity.SESSIONS_MOVED] == "it depends on chance: one seed gives 60, another 100"
     assert found[Quantity.HIT_RATE] is None
 
 
@@ -85,7 +85,7 @@ def test_what_another_rate_of_requests_changes_cannot_be_known() -> None:
     found = unknown(trialled({}, {}, {}, {}, {"attainment": 0.95}, {"attainment": 0.4, "refused_share": 0.3}))
     assert (
         found[Quantity.ATTAINMENT]
-        == "the request rate decides: 90.0 % at the recorded rate, 95.0 % at 0.8 times the rate and 40.0 % at 1.25 times the rate"
+        == "it depends on the request rate: 90.0 % at the recorded rate, 95.0 % at 0.8 times the rate and 40.0 % at 1.25 times the rate"
     )
     assert "0.0 % at the recorded rate" in str(found[Quantity.REFUSED_SHARE])
     assert found[Quantity.HIT_RATE] is None
@@ -97,7 +97,7 @@ def test_what_differs_from_part_to_part_of_the_requests_cannot_be_known_of_other
         return unknown(trialled({}, both, {}, both))[Quantity.ATTAINMENT]
 
     assert found(0.9, 0.85, 0.95, 0.88, 0.92) is None
-    assert found(1.0, 0.5, 1.0, 1.0, 1.0) == "the traffic decides: one fifth of the time gives 50.0 %, another 100.0 %"
+    assert found(1.0, 0.5, 1.0, 1.0, 1.0) == "it depends on which requests arrive: one fifth of the time gives 50.0 %, another 100.0 %"
     by_session = {"session_parts": parts(1.0, 0.5, 1.0, 1.0, 1.0)["parts"]}
     assert "one fifth of the sessions" in str(unknown(trialled({}, by_session, {}, by_session))[Quantity.ATTAINMENT])
     assert unknown(trialled({}, parts(1.0, 0.0), {}, parts(1.0, 0.0)))[Quantity.ATTAINMENT] is None, "so few parts tell nothing"
