@@ -410,7 +410,8 @@ class RouterSettings(Sizes):
 
 
 def read_settings(environment: Mapping[str, str]) -> RouterSettings:
-    """Return the settings from environment variables. `gateway_keys` has the keys from both variables for keys.
+    """Return the settings from environment variables. `gateway_keys` has the keys of two variables: the keys in the
+    first one, and the keys in the file that the second one names.
 
     Raises InvalidInput for a missing or invalid variable.
     """

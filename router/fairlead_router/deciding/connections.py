@@ -27,8 +27,8 @@ counts as gone.
 
 class RouterConnection(asyncio.Protocol):
     """A connection to another router. It calls `heard` with each frame, and `ended` once when the connection ends;
-    after that it calls neither function. `hears_stale`: it also passes on a frame that arrives after a long silence;
-    otherwise such a frame closes the connection.
+    after that it calls neither function. `hears_stale`: whether `heard` also gets a frame that arrives after a long
+    silence. If not, the frame closes the connection.
     """
 
     def __init__(

@@ -86,8 +86,8 @@ class OtherRouter:
         return self.answers and self._not_before.get(str(pool.key), 0.0) <= self._now()
 
     def ask(self, pool: Pool, scheduler: SharedScheduler) -> None:
-        """Let the other router decide for a pool. This router keeps reporting its own requests until the other router
-        reports these requests.
+        """Let the other router decide for a pool. This router keeps reporting its requests to the control API until the
+        other router reports them.
         """
         name, now = str(pool.key), self._now()
         self._asked[name] = pool

@@ -204,7 +204,7 @@ def bounded(word: Word) -> Word:
 
 
 def named(request_id: str) -> RoutingRequest:
-    """Return a request that has only this id, for use in a decision. The router that asked for the decision knows the
-    other fields.
+    """Return a request of which only the id is set, for a decision that is sent to another router. That router knows
+    the other fields, because it asked for the decision.
     """
     return RoutingRequest(id=request_id, arrived_at=0.0, prompt_tokens=0, blocks=(), first_bytes_hash=0)

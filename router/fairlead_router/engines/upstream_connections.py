@@ -177,7 +177,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._interim = False
         self._interims = 0
         self._unseen = 0
-        """Number of bytes received outside of a body, since the request or since the last piece of a body."""
+        """Number of received bytes that are not part of a body, such as headers. The number counts from the sending of
+        the request, or from the last piece of a body.
+        """
         self._beyond = ""
         """A message about the exceeded limit; empty while no limit is exceeded."""
         self._sending_paused = False
@@ -311,8 +313,8 @@ class UpstreamConnection(asyncio.Protocol):
         self.resume()
 
     async def in_steps(self, body: bytes, read: Callable[[bytes], object]) -> None:
-        """Call `read` with each part of a body that came from this engine. Between the steps the event loop serves
-        others.
+        """Read a body that came from this engine in steps, by calling `read` with one part after the other. Between the
+        steps the event loop serves others.
         """
         done = 0
 

@@ -143,8 +143,8 @@ class Informing:
 
 
 def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
-    """Return one reading for each instance of each pool. If a pool was deleted and created again, the readings of the
-    old and the new pool are added for each instance.
+    """Return the gauges of each instance of each pool. If a pool was deleted and created again, the requests in flight
+    of the old and the new pool are added for each instance.
     """
     found: dict[tuple[str, str], InstanceReading] = {}
     for pool in pools:

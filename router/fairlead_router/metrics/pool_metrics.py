@@ -29,7 +29,7 @@ class PoolReading(NamedTuple):
 
 
 def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) -> Iterator[Metric]:
-    """Yield the counters of each pool, and the version of its routing table (`tables`)."""
+    """Yield the counters of each pool (`pools`), and the version of its routing table (`tables`)."""
     requests = CounterMetricFamily("fairlead_router_requests", "Requests by how they ended.", labels=["pool", "outcome"])
     submitted = CounterMetricFamily(
         "fairlead_router_submitted", "Requests handed to the scheduler; each ends in exactly one outcome.", labels=["pool"]

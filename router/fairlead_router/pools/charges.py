@@ -49,7 +49,7 @@ class KeyLimits:
         return 0.0 if self._requests is None else self._requests.take_if_any(1, now)
 
     def return_request(self, now: float) -> None:
-        """Return the request that `take_request` took to the request limit."""
+        """Give the request that `take_request` took back to the request limit."""
         if self._requests is not None:
             self._requests.take(-1, now)
 
@@ -135,13 +135,15 @@ class Charge:
         until the response is seen. Otherwise a client that never fetches the response would get it free of charge.
         """
         self._prompt = self._output = 0
-        """Number of prompt tokens and of output tokens charged so far."""
+        """Number of prompt tokens charged so far. `_output` is the number of output tokens charged so far."""
         self.has_ended = False
         """Whether the request has ended. Its tokens are reserved until then."""
         self.most_tokens = most_tokens
 
     def generated(self, tokens: int, now: float) -> None:
-        """Take the tokens of the responses while they arrive, as far as they exceed the reserved tokens."""
+        """Take the tokens by which the responses so far exceed the reserved tokens. `tokens`: the number of output
+        tokens so far. Called while the responses arrive.
+        """
         more = tokens - self._answer
         if more > 0:
             self._answer += more

@@ -139,8 +139,8 @@ class KeptPrompts:
         *,
         fetched: bool = False,
     ) -> list[tuple[Worth, KeptPrompt]]:
-        """Return the most recently used prompts of sessions at these targets for which `is_next` holds, with their
-        worth, in the order of their worth.
+        """Return kept prompts with their worth, in the order of their worth. These are the most recently used prompts
+        at the targets `instances` for which `is_next` holds, at most MOST_RANKED.
 
         The worth is the computation that a copy of the prompt saves, relative to the cost of the copy. `fetched`:
         whether the copy is fetched, so that its cost is the same for all prompts.

@@ -272,7 +272,8 @@ class RecalledEngines:
         """Keep measurements that this router made at one of the `parts` ranks of an instance, converted to the whole
         instance. Return all kept measurements; None if there are none.
 
-        So a router that has had no requests for an hour uses the same values as after a restart.
+        Because of the kept measurements, a router that has had no requests for an hour uses the same values as after a
+        restart.
         """
         known = replace(
             memory.known,

@@ -27,7 +27,7 @@ from fairlead_router.training.trainer import Trainer, TrainerLost
 
 TRAIN_SECONDS = 1.0
 ASK_SECONDS = 30.0
-"""Seconds between two questions to the store for a shared model, for a pool without a model."""
+"""While a pool has no model, the store is asked for a shared model at intervals of this many seconds."""
 
 LESSON_SAMPLES = 100
 """Minimum number of new samples for training a model."""

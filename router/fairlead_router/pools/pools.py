@@ -209,8 +209,8 @@ class Pools:
         return tuple(share for share in found if share is not None)
 
     def keep_sessions(self, sessions: Iterable[KeptSession]) -> None:
-        """Keep all routing decisions of these sessions, each session until its time. No other sessions are kept
-        completely.
+        """Keep all routing decisions of these sessions, of each session until its time. Sessions of an earlier call
+        that are not among `sessions` are no longer kept in this way.
         """
         self._kept_sessions = {}
         for one in sessions:
@@ -226,7 +226,7 @@ class Pools:
             pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
 
     def report_missing(self, sessions: Collection[tuple[PoolKey, str]]) -> int:
-        """Report each confirmed binding again whose session is missing in `sessions`, the complete list of sessions
+        """Report again the confirmed bindings whose sessions are missing in `sessions`, the complete list of sessions
         that the control API knows. Return the number of bindings that are reported again.
         """
         now, by_pool = self._clock(), {pool.key: set[str]() for pool in self.all()}

@@ -63,8 +63,8 @@ class Ticket:
 
     @property
     def served(self) -> Served | None:
-        """The service of the request by the target that last received it; None if no target received it. The durations
-        are set only if that engine alone served the request.
+        """The work of the target that last received the request; None if no target received it. Its durations are None
+        unless this target alone served the request and the first token was seen.
         """
         verdict = self.verdict
         if not isinstance(verdict, Dispatch):

@@ -18,8 +18,8 @@ MOST_BYTES = SchedulerSettings().held_bytes
 
 
 class WaitingRoom:
-    """The waiting direct requests of one pool. `others`: returns the demand of the requests that wait in the scheduler.
-    A request whose task is cancelled leaves the room at once.
+    """The waiting direct requests of one pool. `others`: returns the number, the prompt tokens and the body bytes of
+    the requests that wait in the scheduler. A request whose task is cancelled leaves the room at once.
     """
 
     __slots__ = ("_bytes", "_holding", "_others", "_outlook", "waiters")
@@ -40,7 +40,9 @@ class WaitingRoom:
         self._holding, self._outlook = table.holding, table.outlook
 
     def held(self) -> HeldDemand:
-        """Return the demand of all requests, direct and routed, that wait until the pool has an instance."""
+        """Return the number and the prompt tokens of all requests, direct and routed, that wait until the pool has an
+        instance.
+        """
         others = self._others()
         return HeldDemand(requests=others.requests + len(self), prompt_tokens=others.prompt_tokens)
 

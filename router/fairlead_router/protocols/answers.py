@@ -114,10 +114,9 @@ class StreamReader:
         self._before = _NEVER
         self._after = b""
         self._quotes = 0
-        """Number of quotation marks in `_before` and `_after` together."""
+        """Number of quotation marks in `_before` and `_after`, the bytes before and after the text of a known event."""
         self._around = len(_NEVER)
-        """Number of bytes in `_before` and `_after` together; 0 for events that are compared only by their beginnings.
-        """
+        """Number of bytes in `_before` and `_after`; 0 if events are compared only by their beginnings."""
         self._learned = 0
         self._knows_plain = dialect is _OPENAI
         """Whether events are compared with `_PLAIN`, the pattern of an event that need not be decoded."""
@@ -190,8 +189,8 @@ class StreamReader:
 
     @property
     def counted(self) -> tuple[int, int] | None:
-        """The engine's count of output tokens, and the number of events with these tokens. None if the engine's newest
-        count does not include all content so far.
+        """The engine's newest count of output tokens, and the number of events that brought these tokens. None if the
+        count does not include all content so far, or if there is no count.
         """
         told, deltas = self._spoken.figures.output_tokens, self._spoken.deltas
         return None if told is None or self._spoken.told_at != deltas else (told, deltas)

@@ -341,7 +341,9 @@ def _with_text(content: object, text: str) -> object:
 
 
 def _input(given: object, sent: AnswerSoFar) -> list[Any]:
-    """Return a response's input, its complete output items, and the text so far as a message in progress."""
+    """Return the input of the request for the rest of a response. It consists of the client's input, the complete
+    output items, and the text so far as a message in progress.
+    """
     assert isinstance(sent, ResponseSoFar)
     items = list(given) if isinstance(given, list) else [{"type": "message", "role": "user", "content": given}]
     part = {"type": "output_text", "text": sent.text, "annotations": []}

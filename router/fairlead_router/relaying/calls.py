@@ -65,13 +65,13 @@ class Change(NamedTuple):
     asked: bytes
 
     def undone(self, body: bytes) -> bytes:
-        """Return the body without the change. Later changes behind it are kept."""
+        """Return the body without this change. Other changes, at later positions in the body, are kept."""
         return b"".join((body[: self.at], self.given, memoryview(body)[self.at + len(self.asked) :]))
 
 
 class Leg(NamedTuple):
-    """The request for a call that one of two instances gets: `head` without `host` and the final empty line, and
-    `body`.
+    """A request that is made from a call for one of two instances: its `head` without `host` and the final empty line,
+    and its `body`.
     """
 
     head: bytes

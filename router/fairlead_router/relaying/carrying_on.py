@@ -329,7 +329,7 @@ class HandOvers:
 
     def _hand_over(self, call: Call, draining: dict[tuple[str, str], Pool], now: float) -> bool:
         """Hand over the answer of a call if it must leave its instance and another instance can continue it. Return
-        whether this was checked.
+        whether the call's request was examined, which takes longer for a larger request.
         """
         ticket, connection = call.ticket, call.connection
         if ticket is None or connection is None:

@@ -49,7 +49,7 @@ BLINK_SECONDS = 5.0
 it counts as leaving.
 """
 SAVED_SECONDS = 2.0
-"""Seconds of the budget that can accumulate unused."""
+"""Unused tokens of the hand-over budget are saved for later, at most the tokens of this many seconds."""
 _LENGTH = re.compile(rb"^content-length: \d+\r\n", re.MULTILINE)
 _ID = re.compile(rb"^x-request-id: [^\r\n]*\r\n", re.MULTILINE)
 _NEEDLESS = (
@@ -372,8 +372,8 @@ def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
     """Return the instances among which the heir is chosen, for a session that leaves an instance of the revision
     `left`.
 
-    These are the instances that stay in the pool and have another revision. If they could not serve the session alone,
-    these are all instances that stay. None if all accepting instances may be chosen.
+    These are the instances that stay in the pool and have another revision. If they could not serve the session without
+    other instances, return all instances that stay instead. None if all accepting instances may be chosen.
     """
     accepting = [entry for entry in pool.table.instances if entry.accepting]
     stay = [entry for entry in accepting if entry.stays]

@@ -458,7 +458,9 @@ class ClientRequest:
 
     @property
     def unread(self) -> bool:
-        """Whether a part of a body that is passed on as it arrives has not arrived yet."""
+        """Whether the rest of the body still has to arrive. Always False for a body that is not passed on piece by
+        piece.
+        """
         return self._streaming and not self.complete
 
     @property
