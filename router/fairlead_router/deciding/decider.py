@@ -23,8 +23,8 @@ AGAIN_SECONDS = 1.0
 pool back.
 """
 LONGEST_AGAIN_SECONDS = 30.0
-"""Maximum number of seconds before a router may be asked again to decide for a pool. The pause doubles each time the
-router soon gives the pool up again, because it does not have the pool or lets a third router decide for the pool.
+"""Maximum pause in seconds before a router is asked again to decide for a pool. The pause doubles each time the router
+soon stops deciding again, because it does not have the pool or lets a third router decide for the pool.
 """
 
 
@@ -53,8 +53,8 @@ class OtherRouter:
         self._asked: dict[str, Pool] = {}
         self._not_before: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
-        """By pool: the last pause in seconds after the other router gave the pool up. The pause doubles if the router
-        gives the pool up again soon after this router asked it.
+        """By pool: the length in seconds of the last pause, which began when the other router stopped deciding for the
+        pool. The next pause is twice as long if the other router stops again soon after this router asked it.
         """
         self._asked_at: dict[str, float] = {}
         self.answers = False

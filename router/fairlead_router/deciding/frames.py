@@ -48,8 +48,8 @@ class FrameError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first message of a router that wants another router to decide. `now` is the time of the sender's clock;
-    `nonce` was never sent before.
+    """The first message of a router that wants another router to decide. `now`: the time of the sender's clock.
+    `nonce`: random bytes that no earlier message had.
     """
 
     protocol: int
@@ -60,7 +60,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """The reply to `Hello`. `nonce` was never sent before."""
+    """The reply to `Hello`. `nonce`: random bytes that no earlier message had."""
 
     nonce: bytes
 

@@ -30,8 +30,9 @@ writing it to the client, and the second number for each byte of the piece.
 SHARE = 0.05
 """Maximum share of the event loop's time that one engine's bytes may take beyond their usual time."""
 BURST_SECONDS = 0.01
-"""Seconds beyond the usual time that an engine's bytes may take at once. A step counts with at most this many seconds,
-because a longer step was delayed by other work, such as a garbage collection, and not by the bytes.
+"""The bytes of an engine may at once take up to this many seconds more than their usual time. A step counts with at
+most this many seconds, because a longer step was delayed by other work, such as a garbage collection, and not by the
+bytes.
 """
 _SHORTEST_PAUSE = 1e-6
 """Pauses shorter than this many seconds count as zero, because the computed times are not more exact."""

@@ -152,13 +152,15 @@ class UpstreamConnection(asyncio.Protocol):
         self._lost = lost
         self._time = loop_time
         self._ahead: bytes | None = None
-        """The bytes that have arrived and wait to be read, because the event loop serves others first or the engine has
+        """The bytes that have arrived but cannot be read yet: the event loop serves others first, or the engine has
         used up its share of the loop. None if no bytes wait and the engine may be read.
         """
         self._turn: asyncio.TimerHandle | None = None
         self._in_step = False
         self._end: tuple[Exception | None] | None = None
-        """The exception (or None) with which the connection was lost, kept while earlier bytes are not read yet."""
+        """The exception with which the connection was lost, or None. It is stored here until all bytes that arrived
+        before the loss have been read.
+        """
         self._dropped = False
         """Whether this side aborted the connection, so that the remaining bytes are passed to nobody."""
         self.address = address

@@ -46,8 +46,8 @@ from fairlead_router.serving.bodies import header_value
 from fairlead_router.tracing.contexts import trace_context
 
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
-"""Fields of a request that add tokens to the prompt, or remove tokens from it, so that the request's bytes do not show
-how many tokens the prompt has.
+"""Fields of a request that add tokens to the prompt or remove tokens from it. If a request has such a field, its bytes
+do not show how many tokens the prompt has.
 """
 _MAY_HIDE = _UNSEEN | {"truncation"}
 

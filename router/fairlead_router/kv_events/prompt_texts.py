@@ -38,8 +38,8 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 @value
 class Rendering:
-    """The choices in vLLM's conversion of messages that depend on the model's chat template. A request does not show
-    them.
+    """The choices that vLLM makes when it converts messages to a chat. They depend on the model's chat template, and a
+    request does not show them.
     """
 
     merge_system: bool = False
@@ -47,8 +47,8 @@ class Rendering:
     only at the beginning.
     """
     disabled_effort: str = "none"
-    """The reasoning effort that replaces `thinking: {"type": "disabled"}`: `low` if the template does not accept
-    `none`.
+    """The reasoning effort in the chat for a message with `thinking: {"type": "disabled"}`: `none`, or `low` if the
+    template does not accept `none`.
     """
 
 
@@ -250,8 +250,9 @@ def _head(message: Mapping[str, Any], *, after_user: bool) -> bytes:
 
 
 def _texts(content: object) -> Iterable[str]:
-    """Return the texts of a message's content: the content itself, or the texts of its parts. A content that is a text
-    and a content of one part have the same tokens, because vLLM converts the first form to the second.
+    """Return the texts of a message's content. If the content is a text, return only this text; if it is a list of
+    parts, return the text of each part. A text and a list with only this text have the same tokens, because vLLM
+    converts the text to such a list.
     """
     if isinstance(content, list) and content:
         return [part["text"] for part in content]

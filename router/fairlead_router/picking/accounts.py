@@ -298,8 +298,8 @@ class DirectAccount:
     """The account of a request that bypassed the scheduler. The request went to the first endpoint of `told`, unless
     the proxy reports another endpoint.
 
-    `charge`: the charge of a request that fetches a stored response; the response's tokens are charged when it passes.
-    `judges`: whether a response counts as failed if its status is a success but its body is an error.
+    `charge`: if the request fetches a stored response, the charge to which the response's tokens are added as it
+    passes. `judges`: whether a response counts as failed if its status is a success but its body is an error.
     """
 
     def __init__(self, pool: Pool, told: Sequence[str], now: float, charge: Charge | None = None, *, judges: bool = False) -> None:

@@ -63,7 +63,8 @@ class KeyLimits:
 
     def reserve(self, prompt_tokens: int, answer_tokens: int, now: float) -> float:
         """Take the tokens of a prompt and of its expected responses from the token limit, and return 0. If no token is
-        left, take nothing, return the request to the request limit, and return the seconds until a token is left.
+        left, take nothing and give the request back to the request limit. The result is then the number of seconds
+        until a token is left.
         """
         if self._tokens is None:
             return 0.0
@@ -75,10 +76,10 @@ class KeyLimits:
 
     def expected_answer(self, most: int, answers: int = 1) -> int:
         """Return the number of tokens to reserve for this number of responses, each of at most `most` tokens (0 = no
-        maximum).
+        maximum). Return 0 if the key has no token limit.
 
-        For each response it is the average length of the key's responses, or `most` before the first response. The sum
-        is at most the tokens per minute of the limit. Return 0 if the key has no token limit.
+        Each response is expected to have the average length of the key's responses or, before the first response,
+        `most` tokens. The result is at most the number of tokens that the key may use in a minute.
         """
         per_minute = self._facts.tokens_per_minute
         if per_minute is None:

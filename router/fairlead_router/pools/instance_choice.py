@@ -15,14 +15,14 @@ from fairlead_router.pools.side_circuits import SideCircuits
 
 OPINIONS_PER_SECOND = 10.0
 OPINIONS_AT_ONCE = 50.0
-"""Maximum number of second opinions in a burst in a pool. A second opinion sends a refused request to another instance.
-Refusals because of a model's name do not count.
+"""Maximum number of second opinions of a pool in a burst. For a second opinion, a refused request is sent to another
+instance. Refusals because of a model's name do not count.
 """
 
 
 class OpinionBudget:
-    """A token bucket for second opinions. A second opinion sends a request that an instance refused to another
-    instance; if this instance accepts the request, the second opinion is returned to the bucket.
+    """A token bucket for second opinions. If an instance refuses a request, a second opinion sends the request to
+    another instance. If this instance accepts the request, the second opinion is returned to the bucket.
     """
 
     __slots__ = ("_at", "left")

@@ -162,8 +162,8 @@ class GatewayKeys:
         raise self._unknown(shown=shown, expired=expired is not None)
 
     def out_of_scope(self, key: GatewayKey, now: float) -> None:
-        """Count a refused request for a model or pool to which its key gives no access, and return the request to the
-        key's request limit.
+        """Record that a request was refused because its key gives no access to the model or pool. Give the request back
+        to the key's request limit.
         """
         key.limits.return_request(now)
         self._metrics.key_refusals[KeyRefusal.OUT_OF_SCOPE.value] += 1

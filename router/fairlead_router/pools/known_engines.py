@@ -35,8 +35,8 @@ CACHE_SIZE_STEP = 0.05
 
 
 class KnownEngines:
-    """Facts about the engines of one pool, by instance. An engine that does not respond has no used share and no page.
-    Other modules may read the attributes, but change them only by the methods.
+    """Facts about the engines of one pool, by instance. An engine that does not respond has no KV cache usage and no
+    metrics page here. Other modules may read the attributes, but change them only by the methods.
     """
 
     __slots__ = (

@@ -174,8 +174,8 @@ class PoolTraining:
 def model_figures(router_id: str, model: Model, before: LearningReport, told: LearningReport | None) -> ModelFigures:
     """Return the statistics of a new model, and of the decisions since the previous model was shared.
 
-    `before`: the policy's learning report now. `told`: its learning report when the previous model was shared; None if
-    no model was shared.
+    `before`: the policy's learning report before it uses the new model. `told`: its learning report when the previous
+    model was shared; None if no model was shared.
     """
     counted = {} if told is None else told.heuristic_choices
     by_heuristic = {reason.value: count - counted.get(reason, 0) for reason, count in before.heuristic_choices.items()}

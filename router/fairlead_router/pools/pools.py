@@ -97,7 +97,9 @@ class Pools:
         return tuple(self._by_key[key] for key in sorted(self._by_key))
 
     def living(self) -> Iterable[Pool]:
-        """Return the current pools, and the deleted pools that still have requests or records that were not taken."""
+        """Return the current pools. Include deleted pools that still have requests, or records that no report has taken
+        yet.
+        """
         return (*self._by_key.values(), *self._retiring)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
@@ -242,8 +244,9 @@ class Pools:
             pool.account.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
-        """Pass the control API's bindings to the schedulers. `lost`: the ids of this router's changes that the control
-        API did not accept because these bindings were earlier. Bindings of unknown pools are ignored.
+        """Pass the control API's bindings to the schedulers. `lost`: the ids of this router's binding changes that the
+        control API did not accept, because one of these bindings was made earlier. Bindings of unknown pools are
+        ignored.
         """
         by_pool: dict[str, list[Binding]] = {}
         ahead = self.api_clock.ahead_seconds

@@ -39,8 +39,8 @@ class Ticket:
         """The way in which the request ended; None before its end."""
         self.saw_first_token = False
         self.carried_at: float | None = None
-        """The time at which the answer broke off, while the router waits for another instance to continue it. Otherwise
-        None.
+        """The time at which the answer broke off, as long as the router waits for another instance to continue the
+        answer; None otherwise.
         """
         self.is_carried = False
         """Whether more than one instance generated the answer."""

@@ -506,8 +506,8 @@ _AROUND_MEMBER = 6
 and blanks.
 """
 _LONG_BYTES = 65_536
-"""Size in bytes above which a document, or a field of it, is not decoded as a whole, because each small value takes a
-microsecond.
+"""A document, or a field of a document, with more bytes than this is not decoded as a whole, because decoding takes a
+microsecond for each small value in it.
 """
 _MOST_MARKS = 20_000
 """Maximum number of strings and lists in a long document that is not strict JSON. A document with more is not read."""
@@ -515,8 +515,8 @@ _GIVEN_UP, _CUT = "its finish_reason is error or abort: the engine gave up", "th
 _GAVE_UP = re.compile(rb'"finish_reason"\s*:\s*"(?:error|abort)"')
 _ENDED = re.compile(rb'"finish_reason"\s*:\s*"[^"]')
 _LONGEST_REASON = 64
-"""Number of bytes of a piece that are searched again with the next piece, so that a match of `_GAVE_UP` across both is
-found.
+"""Number of bytes at the end of a piece that are searched again, together with the next piece. Otherwise a match of
+`_GAVE_UP` would be missed if it began in one piece and ended in the next.
 """
 _BILLED = ("input_tokens", "image_tokens")
 _NO_CHOICES = (b"", b"null", b"[]")
@@ -573,7 +573,9 @@ def _read_long(body: bytes, *, has_input: bool) -> WholeAnswer:
 
 
 def _small(value: bytes, *, is_large: bool) -> Any:
-    """Return the decoded value of a field. If the value is too long, return a value that is not empty."""
+    """Return the decoded value of a field. For a value that is too long to decode, return another value that is not
+    empty.
+    """
     if len(value) <= _LONG_BYTES:
         return decoded(value)
     return [0] if is_large else "too long to be read"
@@ -647,8 +649,8 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
 
 
 class LongAnswer:
-    """Reads an unstreamed answer that is too long to buffer while it passes. Call `feed` with each piece; then read the
-    results. `has_input`: whether the request has input; if not, an empty list is a valid answer.
+    """Reads an unstreamed answer piece by piece, because it is too long to buffer. Call `feed` with each piece; then
+    read the results. `has_input`: whether the request has input; if not, an empty list is a valid answer.
     """
 
     __slots__ = ("_gave_up", "_has_input", "_seam", "_squeezed")

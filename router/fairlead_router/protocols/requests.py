@@ -237,7 +237,9 @@ side-cars may set them.
 """
 
 OVERRIDE_PREFIX = b"x-override-"
-"""The prefix of headers from which an SGLang may take fields of the body: the address of a peer, a rank, a priority."""
+"""The prefix of headers from which an SGLang engine may take fields of the body: the address of a peer, a rank, a
+priority.
+"""
 SYSTEM_PREFIXES = (b"x-fairlead-", OVERRIDE_PREFIX)
 """Prefixes of further headers that are treated like `SYSTEM_HEADERS`."""
 

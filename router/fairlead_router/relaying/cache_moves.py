@@ -45,8 +45,9 @@ logger = logging.getLogger(__name__)
 
 
 class PromptToMove(NamedTuple):
-    """The two requests for one token that copy the KV blocks of a prompt. `naming`: the request with which the source
-    names the blocks. `fetching`: makes, from the source's response, the request with which the target fetches them.
+    """The two requests for one token that copy the KV blocks of a prompt. `naming`: the request to which the source
+    responds with the location of its blocks. `fetching`: makes, from that response, the request with which the target
+    fetches the blocks.
     """
 
     naming: Leg
@@ -88,8 +89,8 @@ class CacheMoves:
         self._now = now
 
     async def bring(self, call: Call, pool: Pool, ticket: Ticket, dispatch: Dispatch, seconds_left: float) -> CacheTransfer:
-        """Let the instance of a dispatched request fetch the blocks that the scheduler's decision assumes, before the
-        request is sent. Report the result to the scheduler, and return it. The request can be sent even if the copy has
+        """Before a dispatched request is sent, let its instance fetch the KV blocks that the scheduler's decision says
+        it shall fetch. Report the result to the scheduler, and return it. The request can be sent even if the copy has
         failed.
         """
         assert dispatch.transfer_from is not None

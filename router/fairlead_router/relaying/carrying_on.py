@@ -141,7 +141,9 @@ class CarryingOn:
         return None
 
     def may_hand_over(self, call: Call, pool: Pool) -> bool:
-        """Return whether another instance can probably continue the answer, whose engine still works."""
+        """Return whether another instance can probably continue the answer of a call. The call's own engine still
+        works.
+        """
         refused_at = self._refused.get((pool.key, call.dialect))
         if refused_at is not None and self._now() - refused_at < REFUSED_SECONDS:
             return False

@@ -334,8 +334,8 @@ class Proxy:
         return await self._pass(exchange, reader, StreamPassage(reader, exchange.connection, exchange.client, beginnings, self._now, keep))
 
     async def _stream_rest(self, exchange: Exchange) -> Dispatch | None:
-        """Pass on the rest of an answer whose first part came from another engine. Return the dispatch to another
-        instance if this engine breaks off too and the answer can be continued; None if the answer is over.
+        """Pass on the rest of an answer whose first part came from another engine. If the rest breaks off too and can
+        be continued, return the dispatch to the next instance; None if the answer is over.
         """
         call, connection, kept, carried = exchange.call, exchange.connection, exchange.call.kept, exchange.call.rest
         assert kept is not None

@@ -56,7 +56,7 @@ LONGEST_PAUSE_SECONDS = 5.0
 @dataclass(slots=True, kw_only=True)
 class Lane:
     """The state of one lane, which sends history or samples. `most_batches`: the maximum number of batches in the next
-    post. `faults`: the number of times that the current single batch has failed.
+    post. `faults`: the number of failures of the batch that is now sent alone.
     """
 
     cargo: Cargo

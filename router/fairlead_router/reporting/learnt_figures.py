@@ -142,8 +142,9 @@ def known_caches(
     readings: Mapping[tuple[str, str], Sequence[EventReading]],
     beliefs: Mapping[tuple[str, str], Belief],
 ) -> Iterator[KnownCache]:
-    """Yield the facts about the caches of those instances of the pool that publish KV events or have reported cached
-    tokens. `beliefs`: predicted and reported cached tokens, keyed by instance and basis of the prediction.
+    """Yield facts about the caches of the pool's instances. Instances that neither publish KV events nor have reported
+    cached tokens are left out. `beliefs`: predicted and reported cached tokens, keyed by instance and basis of the
+    prediction.
     """
     for instance in instances:
         ranks = readings.get((str(pool), instance), ())

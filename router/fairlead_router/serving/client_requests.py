@@ -113,8 +113,8 @@ class ClientRequest:
         self._standing = b""
         self._id = b""
         self.explains = False
-        """Whether the client asked to have its routing decision kept, and no header of `accompany` says yet whether it
-        is kept.
+        """Whether the client asked the router to keep its routing decision, and no header from `accompany` says yet
+        whether the router keeps it.
         """
         self._pieces: list[bytes | bytearray] = []
         self._size = 0
