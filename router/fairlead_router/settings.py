@@ -438,8 +438,8 @@ def _event_hosts(text: str) -> Hosts:
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    """Return the origins in the value of a setting, which are separated by commas: `*`, `null` (pages of files) or
-    scheme://host[:port]. Raises ValueError.
+    """Return the web origins in the value of a setting. The value separates origins by commas; an origin is `*`, `null`
+    (pages of files) or scheme://host[:port]. Raises ValueError.
     """
     origins = tuple(word.strip().lower() for word in text.split(",") if word.strip())
     for origin in origins:

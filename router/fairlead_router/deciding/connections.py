@@ -13,8 +13,8 @@ SILENCE_SECONDS = 1.5
 """Seconds without a frame from the other router after which that router counts as gone."""
 STALE_SHARE = 0.8
 """Share of `SILENCE_SECONDS` after which a silent connection counts as stale. The next frame then closes the connection
-and is not processed, because the frame may have waited while this process was suspended. By now the router that sent
-the frame may have decided alone about its requests, and an answer would be a second decision.
+and is not processed. The frame may have waited while this process was suspended, and the router that sent it may now
+decide for its own requests. An answer to the frame would then be a second decision about the same request.
 """
 GREETING_SECONDS = 2.0
 """Seconds within which a router must prove its identity. After that its connection is closed, even if it keeps sending.

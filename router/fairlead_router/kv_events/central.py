@@ -274,8 +274,8 @@ class CentralSubscription(Subscription):
         return super().is_settled or (self._polls and not self._closed and self.state is SourceState.REPLAYING)
 
     def hear(self, frames: list[bytes]) -> None:
-        """Queue a message with the source's topic. If too many messages are queued, drop it; the router later requests
-        it as a replay.
+        """Queue a message with the source's topic. If too many messages are queued, drop the message; the router later
+        requests it again as a replay.
         """
         self.connected = self._heard_since_look = True
         if len(self._arrived) < MOST_MESSAGES_WAITING and self._arrived_bytes < MOST_WAITING_EACH:

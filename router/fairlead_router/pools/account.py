@@ -471,7 +471,8 @@ class PoolAccount:
 class KeptRows:
     """A copy of the numbers of requests in flight on the instances of one pool, valid until the time `until`.
 
-    Without the copy a draining instance would seem idle when the decider changes, while no router reports its requests.
+    The copy is needed when another router begins or stops deciding for the pool. For a short time no router reports the
+    requests then, and without the copy a draining instance would seem idle.
     """
 
     __slots__ = ("_rows", "until")

@@ -50,8 +50,8 @@ class KeptPrompt:
         attempt.
         """
         self.key = request.session or f"\0{request.blocks[-1]:x}"
-        """The session's name. A session without a name gets one from the prompt's last block, because its next turn
-        begins with the same prompt.
+        """The session's name. If the session has no name, it is identified by the prompt's last block, because the
+        prompt of its next turn contains this block too.
         """
         blocks = len(request.blocks) + len(request.engine_blocks)
         self.bytes = len(body) + len(head) + _BLOCK_BYTES * blocks + _OVERHEAD_BYTES

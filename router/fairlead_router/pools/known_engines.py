@@ -115,8 +115,8 @@ class KnownEngines:
         self.told_ranks[instance, address] = names
 
     def life(self, target: str, least_seconds: float) -> EngineProgress:
-        """Return the progress of the engine at this target. For a new target, return a new progress, which allows at
-        least `least_seconds` for a step.
+        """Return the progress of the engine at this target. A target that is not known yet gets a new progress, which
+        allows at least `least_seconds` for each step of the engine.
         """
         found = self.lives.get(target)
         if found is None:

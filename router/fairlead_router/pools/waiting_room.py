@@ -52,8 +52,8 @@ class WaitingRoom:
         return len(self) + others.requests < self._holding.held_requests and self._bytes + others.body_bytes + body_bytes <= MOST_BYTES
 
     def make_room(self) -> None:
-        """Refuse the newest direct requests until the others fit, because the scheduler may have more waiting requests
-        now.
+        """Refuse the newest direct requests until the remaining requests are within the limits. This may be necessary
+        when more requests wait in the scheduler.
         """
         others, most = self._others(), self._holding.held_requests
         while self.waiters and (len(self) + others.requests > most or self._bytes + others.body_bytes > MOST_BYTES):

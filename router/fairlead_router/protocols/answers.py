@@ -502,8 +502,8 @@ _LONG_FIELDS = (*_Document.__struct_fields__, "role", "background", "detail")
 _LONG_PLACES = (*_LONG_FIELDS, *sorted(NO_PLACE.difference(_LONG_FIELDS)))
 _LONG = msgspec.json.Decoder(msgspec.defstruct("_Long", [(name, msgspec.Raw, msgspec.Raw()) for name in _LONG_PLACES]))
 _AROUND_MEMBER = 6
-"""Maximum number of bytes around the name and value of a member, if the document is on one line: quotes, colon, comma
-and blanks.
+"""For each member of a document on one line, at most this many bytes belong neither to the name nor to the value:
+quotes, colon, comma and blanks.
 """
 _LONG_BYTES = 65_536
 """A document, or a field of a document, with more bytes than this is not decoded as a whole, because decoding takes a

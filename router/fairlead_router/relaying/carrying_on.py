@@ -331,7 +331,8 @@ class HandOvers:
 
     def _hand_over(self, call: Call, draining: dict[tuple[str, str], Pool], now: float) -> bool:
         """Hand over the answer of a call if it must leave its instance and another instance can continue it. Return
-        whether the call's request was examined, which takes longer for a larger request.
+        True if the call's request was examined for this. The time for the examination grows with the size of the
+        request.
         """
         ticket, connection = call.ticket, call.connection
         if ticket is None or connection is None:

@@ -199,8 +199,8 @@ class Proxy:
     def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal | None:
         """Return the scheduler's next decision after a failure.
 
-        If the request's total time is over, end its ticket and return None. A retry would be useless, because the
-        client does not wait any longer, and the session would leave an instance that may work.
+        If the request's total time is over, end its ticket and return None. A retry would have two faults: the client
+        does not wait any longer, and the session would move away from an instance that may work.
         """
         now = self._now()
         call.losses += failure.kind == "lost"

@@ -320,7 +320,7 @@ class Spool:
             self._unwritten_bytes -= batch.size
 
     def _lent_samples(self) -> int:
-        """Return the number of bytes of the samples that are lent."""
+        """Return the number of bytes of the batches of samples that are being sent (see `lend`)."""
         return sum(batch.size for batch in self._batches[Cargo.SAMPLES].values() if batch.sequence in self._lent)
 
     def _shrink(self) -> None:
