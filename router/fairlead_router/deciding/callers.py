@@ -120,7 +120,7 @@ class Callers:
                     self._give_back(connection, caller, name)
 
     def let_stale_go(self) -> None:
-        """Close the connections of routers that have been silent for so long that they may now decide without this
+        """Close the connections of routers whose silence has lasted long enough that they may now decide without this
         router.
         """
         for connection in tuple(self._callers):

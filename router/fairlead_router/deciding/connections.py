@@ -51,7 +51,7 @@ class RouterConnection(asyncio.Protocol):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the other router has been silent for so long that it may now decide without this router."""
+        """Whether the silence of the other router has lasted long enough that it may now decide without this router."""
         return self._loop.time() - self.heard_at > STALE_SHARE * SILENCE_SECONDS
 
     @property
