@@ -1,10 +1,10 @@
 """The router: an OpenAI-compatible gateway that decides which engine serves a request, proxies the request, and reports
 the result.
 
-A pool for which the router has tables must be served without the control API, Postgres and Kubernetes. This package
-must not make routing decisions: they belong to `fairlead.routing`. Its danger is accounting: every submitted request
-must end in its scheduler exactly once, on every exit path. Otherwise an instance looks busy permanently and gets no
-more work.
+Once the router has the routing table of a pool, it must serve the pool even without the control API, Postgres and
+Kubernetes. This package must not make routing decisions: they belong to `fairlead.routing`. Its danger is accounting:
+every submitted request must end in its scheduler exactly once, on every exit path. Otherwise an instance looks busy
+permanently and gets no more work.
 """
 
 import os

@@ -22,9 +22,9 @@ FILES_OF_SOURCE = 4
 
 
 def door_plans(settings: Sizes) -> tuple[DoorPlan, ...]:
-    """Return the limits of the connections of each port (`DoorPlan`), and the limit of event sources, to which the
-    router connects. The plan for the clients' port comes first; it counts two files for each client, because each
-    client may need a connection to an engine.
+    """Return one `DoorPlan` for each port, with the limits of the connections to this port, and one for the event
+    sources to which the router itself connects. The plan for the clients' port comes first; it counts two files for
+    each client, because each client may need a connection to an engine.
     """
     clients = DoorPlan(name="clients", wanted=settings.max_connections, files=2)
     health = () if settings.picker_health_port is None else (PICKER_HEALTH,)
@@ -96,7 +96,9 @@ class MemoryLimits:
 
 
 def memory_limits(settings: Sizes, available: int) -> MemoryLimits:
-    """Return the parts of the memory in the worst case under the settings, for a process that has `available` bytes."""
+    """Return the memory that each part of a router process may take at most. `available`: the bytes of memory that the
+    process has.
+    """
     largest, reading = _largest(settings), _reading(settings)
     besides = PROCESS_BYTES + settings.kept_prompts_bytes + reading
     return MemoryLimits(

@@ -361,8 +361,9 @@ class Router:
             self.upstream.close_idle()
 
     async def let_go(self, server: GatewayServer) -> None:
-        """Stop serving. For at most half of `timeouts.shutdown` seconds, clients and proxies change to other routers
-        and their requests, including waiting requests, finish. Then `drain`.
+        """Stop serving without refusing requests at first. For at most half of `timeouts.shutdown` seconds, clients and
+        proxies can change to other routers, and their requests, including waiting requests, can finish. Then call
+        `drain`.
         """
         self.informing.draining = True
         seconds = self.settings.timeouts.shutdown / 2

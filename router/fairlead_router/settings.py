@@ -107,8 +107,8 @@ class Sizes:
             "FAIRLEAD_BODY_MEMORY_BYTES",
             Whole("bytes", 1024),
             "memory for the bodies of all requests in progress, including waiting requests and unread answers; at least the largest allowed body",
-            "requests beyond it get 503 with Retry-After; one API key may use half of it. The process takes half as much again, and the memory in the line"
-            " `limits` of its log",
+            "requests beyond it get 503 with Retry-After; one API key may use half of it. The process needs 1.5 times this memory for them, and the memory for"
+            " everything else (the line `limits` of its log)",
             default_shown="a quarter of the memory of the container or machine, less where the rest is not enough, and at least two of the"
             " largest bodies",
         ),
@@ -118,7 +118,7 @@ class Sizes:
         metadata=variable(
             "FAIRLEAD_KEPT_PROMPTS_BYTES",
             Whole("bytes", 0),
-            "the last prompts of sessions, kept in memory to be computed elsewhere when their instance leaves (`handOverBudget`)",
+            "memory for the last prompts of sessions, which another instance computes when a session's instance leaves (`handOverBudget`)",
             "beyond it the least recently used prompts are dropped; their sessions are computed again with their next turn",
         ),
     )
@@ -131,7 +131,7 @@ class Sizes:
         metadata=variable(
             "FAIRLEAD_MAX_CONNECTIONS",
             Whole("connections", 1),
-            "clients' connections; fewer where the limit of open files does not allow two for each",
+            "clients' connections; fewer if the limit of open files does not allow two files for each",
             "further ones get 503",
         ),
     )
@@ -140,7 +140,7 @@ class Sizes:
         metadata=variable(
             "FAIRLEAD_KV_EVENTS_PORT",
             Whole("port", 1, 65535),
-            "port of every address at which engines connect to publish KV events, by ZMQ",
+            "port to which engines connect, at every address of the router, to publish KV events by ZMQ",
             "without it only engines that bind an endpoint are followed; docs/kv-events.md",
             default_shown="none",
         ),
@@ -410,7 +410,8 @@ class RouterSettings(Sizes):
 
 
 def read_settings(environment: Mapping[str, str]) -> RouterSettings:
-    """Return the settings from environment variables. `gateway_keys` has the keys from both variables for keys.
+    """Return the settings from environment variables. `gateway_keys` has the keys of two variables: the keys in the
+    first one, and the keys in the file that the second one names.
 
     Raises InvalidInput for a missing or invalid variable.
     """
@@ -437,8 +438,8 @@ def _event_hosts(text: str) -> Hosts:
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    """Return the origins in the value of a setting, which are separated by commas: `*`, `null` (pages of files) or
-    scheme://host[:port]. Raises ValueError.
+    """Return the web origins in the value of a setting. The value separates origins by commas; an origin is `*`, `null`
+    (pages of files) or scheme://host[:port]. Raises ValueError.
     """
     origins = tuple(word.strip().lower() for word in text.split(",") if word.strip())
     for origin in origins:

@@ -120,7 +120,9 @@ class Callers:
                     self._give_back(connection, caller, name)
 
     def let_stale_go(self) -> None:
-        """Close the connections of routers whose silence is long enough that they may have given up on this router."""
+        """Close the connections of routers whose silence has lasted long enough that they may now decide without this
+        router.
+        """
         for connection in tuple(self._callers):
             if connection.is_stale:
                 connection.close()

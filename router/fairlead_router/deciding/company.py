@@ -96,8 +96,8 @@ class Company:
         self._callers.let_stale_go()
 
     def decide_no_more(self) -> None:
-        """Stop deciding for other routers, before this router stops. The other routers decide about their own requests
-        again, but still decide for this router's pools.
+        """Stop deciding for the requests of other routers, before this router stops. The other routers decide about
+        their own requests again. If one of them decides for this router's requests, it continues to do so.
         """
         self._stopping = True
         for directory in self._directories:
@@ -167,8 +167,8 @@ class Company:
     def _decider(self, pool: Pool) -> OtherRouter | None:
         """Return the other router that decides for the pool; None if this router decides.
 
-        If the pool's scheduler may refuse a request after the request's prefill, each router decides alone for the
-        pool, because a router needs that decision at once.
+        If the pool's scheduler may refuse a request after the request's prefill, each router decides for its own
+        requests, because the decision after the prefill is needed too soon to be asked from another router.
         """
         if self._stopping or pool.table.early_rejection.mode == "AfterPrefill":
             return None

@@ -13,8 +13,8 @@ SILENCE_SECONDS = 1.5
 """Seconds without a frame from the other router after which that router counts as gone."""
 STALE_SHARE = 0.8
 """Share of `SILENCE_SECONDS` after which a silent connection counts as stale. The next frame then closes the connection
-and is not processed, because the frame may have waited while this process was suspended. By now the router that sent
-the frame may have decided alone about its requests, and an answer would be a second decision.
+and is not processed. The frame may have waited while this process was suspended, and the router that sent it may now
+decide for its own requests. An answer to the frame would then be a second decision about the same request.
 """
 GREETING_SECONDS = 2.0
 """Seconds within which a router must prove its identity. After that its connection is closed, even if it keeps sending.
@@ -27,8 +27,8 @@ counts as gone.
 
 class RouterConnection(asyncio.Protocol):
     """A connection to another router. It calls `heard` with each frame, and `ended` once when the connection ends;
-    after that it calls neither function. `hears_stale`: it also passes on a frame that arrives after a long silence;
-    otherwise such a frame closes the connection.
+    after that it calls neither function. `hears_stale`: whether `heard` also gets a frame that arrives after a long
+    silence. If not, the frame closes the connection.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class RouterConnection(asyncio.Protocol):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the other router's silence is long enough that it may have given up on this router."""
+        """Whether the silence of the other router has lasted long enough that it may now decide without this router."""
         return self._loop.time() - self.heard_at > STALE_SHARE * SILENCE_SECONDS
 
     @property

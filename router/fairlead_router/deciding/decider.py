@@ -23,8 +23,8 @@ AGAIN_SECONDS = 1.0
 pool back.
 """
 LONGEST_AGAIN_SECONDS = 30.0
-"""Maximum number of seconds before a router may be asked again to decide for a pool. The pause doubles each time the
-router soon gives the pool up again, because it does not have the pool or lets a third router decide for the pool.
+"""Maximum pause in seconds before a router is asked again to decide for a pool. The pause doubles each time the router
+soon stops deciding again, because it does not have the pool or lets a third router decide for the pool.
 """
 
 
@@ -53,8 +53,8 @@ class OtherRouter:
         self._asked: dict[str, Pool] = {}
         self._not_before: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
-        """By pool: the last pause in seconds after the other router gave the pool up. The pause doubles if the router
-        gives the pool up again soon after this router asked it.
+        """By pool: the length in seconds of the last pause, which began when the other router stopped deciding for the
+        pool. The next pause is twice as long if the other router stops again soon after this router asked it.
         """
         self._asked_at: dict[str, float] = {}
         self.answers = False
@@ -86,8 +86,8 @@ class OtherRouter:
         return self.answers and self._not_before.get(str(pool.key), 0.0) <= self._now()
 
     def ask(self, pool: Pool, scheduler: SharedScheduler) -> None:
-        """Let the other router decide for a pool. This router keeps reporting its own requests until the other router
-        reports these requests.
+        """Let the other router decide for a pool. This router keeps reporting its requests to the control API until the
+        other router reports them.
         """
         name, now = str(pool.key), self._now()
         self._asked[name] = pool

@@ -48,8 +48,8 @@ class FrameError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first message of a router that wants another router to decide. `now` is the time of the sender's clock;
-    `nonce` was never sent before.
+    """The first message of a router that wants another router to decide. `now`: the time of the sender's clock.
+    `nonce`: random bytes that no earlier message had.
     """
 
     protocol: int
@@ -60,7 +60,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """The reply to `Hello`. `nonce` was never sent before."""
+    """The reply to `Hello`. `nonce`: random bytes that no earlier message had."""
 
     nonce: bytes
 
@@ -204,7 +204,7 @@ def bounded(word: Word) -> Word:
 
 
 def named(request_id: str) -> RoutingRequest:
-    """Return a request that has only this id, for use in a decision. The router that asked for the decision knows the
-    other fields.
+    """Return a request of which only the id is set, for a decision that is sent to another router. That router knows
+    the other fields, because it asked for the decision.
     """
     return RoutingRequest(id=request_id, arrived_at=0.0, prompt_tokens=0, blocks=(), first_bytes_hash=0)

@@ -1,7 +1,8 @@
 """The directories in which routers find each other: a folder on one machine, or the control API.
 
 In the folder each router writes a file that only its user can read. With the control API, each router's reports include
-its address, and the API's receipt lists the other routers. While the API cannot be reached, the last receipt counts.
+its address, and the API replies to each report with a receipt that lists the other routers. While the API cannot be
+reached, the last receipt counts.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Parses an engine's reports about itself: its metrics page, whose metric names depend on the engine's type and
 version, and its list of models.
 
-vLLM renamed the gauge of its KV cache with version 0.10. If several names are possible, the first name that the page
-has counts. An engine with several data-parallel ranks has a sample for each rank. For the engine as a whole, numbers of
-requests and cache sizes are summed, and the used share is the largest share of a rank. SGLang may repeat a rank's
-samples for each of its parallel processes and each priority; then the largest value is used.
+vLLM renamed the gauge of its KV cache with version 0.10. If a metric may have several names, the first name that occurs
+on the page is used. An engine with several data-parallel ranks has a sample for each rank. For the engine as a whole,
+numbers of requests and cache sizes are summed, and the used share is the largest share of a rank. SGLang may repeat a
+rank's samples for each of its parallel processes and each priority; then the largest value is used.
 
 Metrics that change with an engine's steps are read for each rank, to see whether the rank makes progress. Most steps of
 a long prompt generate no token. After such a step vLLM changes only the used share of its KV cache, because it counts
@@ -61,7 +61,7 @@ class MetricNames:
     cache_config: str = ""
     """Name of the gauge whose labels have the size of the KV cache, for an engine type without `cache_tokens`."""
     steps: tuple[str, ...]
-    """Names of the counters that change with the engine's steps, and never because of HTTP requests alone."""
+    """Names of the counters that change with the engine's steps. HTTP requests alone never change them."""
     sleep: str = ""
     """Name of the gauge whose label `sleep_state` shows whether the engine is awake; empty if there is no such gauge.
     """
@@ -137,8 +137,8 @@ class EnginePage(EngineFigures):
 
 
 def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage:
-    """Return the parsed metrics page. `kv_usage_metric` is the gauge of the KV cache's used share that the pool
-    declares. If it is one of the known gauges of the engine type, the gauges of the other engine versions are read too.
+    """Return the parsed metrics page. `kv_usage_metric`: the gauge that the pool declares for the used share of the KV
+    cache. If the engine type is known to use this gauge, the gauges of other versions of the engine are read too.
     """
     names = METRIC_NAMES[engine_type]
     gauges = names.kv_usage if kv_usage_metric in names.kv_usage else (kv_usage_metric,)
@@ -174,8 +174,8 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
 
 
 def fetched_blocks(page: bytes) -> tuple[float, float]:
-    """Return the totals that the engine has fetched from other engines since its start, with vLLM's NixlConnector: the
-    bytes of KV blocks, and the number of prompt tokens in these blocks.
+    """Return two totals for the KV blocks that the engine has fetched from other engines since its start, with vLLM's
+    NixlConnector: the bytes of the blocks, and the number of prompt tokens in them.
     """
     samples = _Samples(page)
     size = sum(value for _, value in samples.within("vllm:nixl_bytes_transferred_sum", COUNT))
@@ -284,7 +284,9 @@ class _Samples:
             place = page.find(wanted, end)
 
     def within(self, name: str, bound: Bound) -> Iterator[tuple[bytes, float]]:
-        """Yield the labels and the value of each sample within the bound, and record whether there are more."""
+        """Yield the labels and the value of each sample whose value is within `bound`. Record other values as
+        impossible, except zeros.
+        """
         for labels, value in self.of(name):
             if bound.holds(value):
                 yield labels, value
@@ -292,8 +294,8 @@ class _Samples:
                 self._faults.setdefault(name, bound.words(name, value))
 
     def configured(self, name: str) -> Iterator[tuple[bytes, float]]:
-        """Yield the other labels and the number of tokens that the KV cache can hold, computed from this gauge's
-        labels, for each sample of the gauge.
+        """Yield two values for each sample of this gauge: the sample's labels, and the number of tokens that the KV
+        cache can hold, computed from these labels (0 if the labels do not have it).
         """
         for labels, _ in self.of(name):
             told = {label: float(value[:_LONGEST_NUMBER]) for label, value in _CACHE_LABEL.findall(labels)}

@@ -24,30 +24,32 @@ than it saves.
 STEP_SECONDS = 0.0005
 """Seconds after which a step of reading ends, so that the event loop can serve others."""
 USUAL_SECONDS, USUAL_SECONDS_A_BYTE = 50e-6, 20e-9
-"""Usual seconds for a piece of a response: a fixed part, mostly for writing the piece to the client, and a part for
-each byte.
+"""The usual time of a piece of a response is the sum of both: the first number of seconds for the piece, mostly for
+writing it to the client, and the second number for each byte of the piece.
 """
 SHARE = 0.05
 """Maximum share of the event loop's time that one engine's bytes may take beyond their usual time."""
 BURST_SECONDS = 0.01
-"""Seconds beyond the usual time that an engine's bytes may take at once. A step counts with at most this many seconds,
-because a longer step was delayed by other work, such as a garbage collection, and not by the bytes.
+"""The bytes of an engine may at once take up to this many seconds more than their usual time. A step counts with at
+most this many seconds, because a longer step was delayed by other work, such as a garbage collection, and not by the
+bytes.
 """
 _SHORTEST_PAUSE = 1e-6
 """Pauses shorter than this many seconds count as zero, because the computed times are not more exact."""
 
 
 class LoopTime:
-    """The time beyond the usual time that each engine's bytes have taken, by the engine's address. `clock` returns the
-    seconds of CPU time of this thread; `now` returns seconds of a clock that also runs while the thread waits.
+    """Measures by how much the time for each engine's bytes exceeds the usual time. Engines are identified by their
+    addresses. `clock` returns the seconds of CPU time of this thread; `now` returns seconds of a clock that also runs
+    while the thread waits.
     """
 
     def __init__(self, clock: Callable[[], float] = time.thread_time, now: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._now = now
         self.free_at: dict[str, float] = {}
-        """By engine address: the time from which the engine may have a whole burst again. An engine that may have one
-        now is missing.
+        """By engine address: the time from which the engine may have a whole burst again. Engines that may have a whole
+        burst now are left out.
         """
 
     def pause(self, address: str) -> float:

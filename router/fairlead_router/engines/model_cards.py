@@ -21,11 +21,14 @@ MOST_CARDS = 256
 MOST_CARD_BYTES = 16 * 1024
 
 _SMALLEST = ("max_model_len", "created")
-"""Fields for which a merged card has the smallest value of all engines, because any of the engines may get a request.
+"""Fields for which a merged card has the smallest value of all engines. A request may go to any of the engines, so it
+must fit into the smallest context length.
 """
 
 _OF_ONE_ANSWER = ("id", "created")
-"""Fields of a permission whose values differ between responses of the same engine."""
+"""Fields of the entries in a card's list `permission`. They are not compared, because their values differ between
+responses of the same engine.
+"""
 
 
 def read_cards(answer: bytes) -> dict[str, Card]:

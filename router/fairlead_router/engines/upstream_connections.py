@@ -152,13 +152,15 @@ class UpstreamConnection(asyncio.Protocol):
         self._lost = lost
         self._time = loop_time
         self._ahead: bytes | None = None
-        """The bytes that have arrived and wait to be read, because the event loop serves others first or the engine has
+        """The bytes that have arrived but cannot be read yet: the event loop serves others first, or the engine has
         used up its share of the loop. None if no bytes wait and the engine may be read.
         """
         self._turn: asyncio.TimerHandle | None = None
         self._in_step = False
         self._end: tuple[Exception | None] | None = None
-        """The exception (or None) with which the connection was lost, kept while earlier bytes are not read yet."""
+        """The exception with which the connection was lost, or None. It is stored here until all bytes that arrived
+        before the loss have been read.
+        """
         self._dropped = False
         """Whether this side aborted the connection, so that the remaining bytes are passed to nobody."""
         self.address = address
@@ -177,7 +179,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._interim = False
         self._interims = 0
         self._unseen = 0
-        """Number of bytes received outside of a body, since the request or since the last piece of a body."""
+        """Number of received bytes that are not part of a body, such as headers. The number counts from the sending of
+        the request, or from the last piece of a body.
+        """
         self._beyond = ""
         """A message about the exceeded limit; empty while no limit is exceeded."""
         self._sending_paused = False
@@ -311,8 +315,8 @@ class UpstreamConnection(asyncio.Protocol):
         self.resume()
 
     async def in_steps(self, body: bytes, read: Callable[[bytes], object]) -> None:
-        """Call `read` with each part of a body that came from this engine. Between the steps the event loop serves
-        others.
+        """Read a body that came from this engine in steps, by calling `read` with one part after the other. Between the
+        steps the event loop serves others.
         """
         done = 0
 

@@ -2,9 +2,10 @@
 trusted.
 
 The names of the headers come from llm-d's endpoint picker. If a header has an old and a new name, the new name counts.
-The class is llm-d's InferenceObjective, and one of the pool's priority classes in Fairlead. A key from the gateway's
-settings belongs to the operator, and is trusted. With a key that a person made, a request gets at most the key's class,
-and belongs to the key's tenant. If no key is required, the settings say whether a client without a key is trusted.
+The header with llm-d's InferenceObjective names one of the pool's priority classes in Fairlead. A key from the
+gateway's settings belongs to the operator, and is trusted. With a key that a person made, a request gets at most the
+key's class, and belongs to the key's tenant. If no key is required, the settings say whether a client without a key is
+trusted.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def tenant(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool)
 
 
 def may_explain(key: GatewayKey | None, *, anybody: bool) -> bool:
-    """Return whether the client may have the routing decision of its request kept. `anybody`: whether a client without
-    a key may.
+    """Return whether the router may keep the routing decision of the client's request. `anybody`: whether it may do
+    this for a client without a key.
     """
     return anybody if key is None else key.is_shared or key.facts.explain
 

@@ -141,8 +141,8 @@ class Gateway:
             client.unwatch()
 
     def _answer_explaining(self, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> None:
-        """Add a header with the reason to the response if the client wants its routing decision kept and the router
-        will not keep it.
+        """Add a header to the response with the reason why the router will not keep the routing decision. Does nothing
+        if the router will keep it. Called if the client asked the router to keep it.
         """
         if endpoint.handling is not Handling.ROUTED:
             why_not = NO_DECISION
@@ -283,7 +283,9 @@ class Gateway:
                 later.settle(self._now())
 
     def _count(self, key: GatewayKey | None) -> None:
-        """Count a request against the limit of its key. For requests that are sent to a pool and use no tokens."""
+        """Add a request to the usage of its key, if it has a key. Called for requests that are sent to a pool and use
+        no tokens.
+        """
         if key is not None:
             self._keys.sent_to_pool(key, self._now())
 
@@ -308,8 +310,8 @@ class Gateway:
             await self._send(problem.answer(dialect), client, send, close=problem.status in (408, 413) or problem.code == MEMORY_FULL)
 
     async def _send(self, answer: ErrorAnswer, client: ClientRequest, send: Send, *, close: bool = False) -> None:
-        """Send a response that the router itself made. If the rest of the request's body will not be read (`close`, or
-        a half-read upload), close the connection after the response.
+        """Send a response that the router itself made. `close`: whether the rest of the request's body will not be
+        read. Then, and after an upload of which only a part was read, the connection ends after the response.
         """
         client.name(self._calls.next_id().encode())
         if client.explains and all(name != KEPT_HEADER for name, _ in answer.headers):

@@ -77,8 +77,8 @@ class Informing:
         return not self.draining and (self.synced or len(self._pools) > 0)
 
     async def send_readiness(self, send: Send) -> None:
-        """Respond with 200 if the router takes new requests. Respond with 503 while it drains, and before it has a
-        routing table or knows from the control API that there is none.
+        """Respond with 200 if the router takes new requests, otherwise with 503. It takes none while it drains, and
+        after its start until it has a routing table, or knows from the control API that there is no table.
 
         The response also has the age of the oldest unacknowledged report. A router that cannot report still serves, so
         that age does not make it unready.
@@ -143,8 +143,8 @@ class Informing:
 
 
 def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
-    """Return one reading for each instance of each pool. If a pool was deleted and created again, the readings of the
-    old and the new pool are added for each instance.
+    """Return the gauges of each instance of each pool. If a pool was deleted and created again, the requests in flight
+    of the old and the new pool are added for each instance.
     """
     found: dict[tuple[str, str], InstanceReading] = {}
     for pool in pools:

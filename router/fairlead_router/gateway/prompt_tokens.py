@@ -27,17 +27,17 @@ from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, RENDERINGS
 from fairlead_router.pools.pool import Pool
 
 KNOWN_ENOUGH = 0.95
-"""Known share of a prompt's bytes from which the router does not ask an engine to tokenize the prompt. llm-d's prefix
-store uses 0.8. An agent adds little text with each turn, so with 0.8 up to a fifth of the cached blocks would be
-missing from the known part.
+"""If the tokens of at least this share of a prompt's bytes are known, the router does not ask an engine to tokenize the
+prompt. llm-d's prefix store uses 0.8. But an agent adds little text with each turn, so with 0.8 up to a fifth of the
+cached blocks would be missing from the known part.
 """
 
 AT_ONCE = 4
 """Maximum number of prompts of one pool that engines tokenize at the same time. Further prompts are not tokenized."""
 
 MOST_DISPUTES, DISPUTED_SECONDS = 5, 60.0
-"""The number of disputes in a row on a URL path after which no prompt of that path is tokenized, and the seconds for
-which this lasts. A dispute: the number of tokens that an engine counts for a request differs from the tokenization.
+"""After MOST_DISPUTES consecutive disputes about requests to a URL path, no prompt of that path is tokenized for
+DISPUTED_SECONDS. A dispute: the number of tokens that an engine counts for a request differs from the tokenization.
 """
 
 logger = logging.getLogger(__name__)
@@ -89,8 +89,8 @@ class PromptTokens:
         self._asking: WeakKeyDictionary[Pool, _Asking] = WeakKeyDictionary()
 
     def of(self, pool: Pool, path: str, document: Mapping[str, Any], estimated_tokens: int, adapter: str | None = None) -> RoutedPrompt:
-        """Return the prompt with its tokens that are known now, for the pool's model or an `adapter`. If too few of
-        them are known, it asks an engine to tokenize the prompt, and does not wait for the result.
+        """Return the prompt with the tokens that are known now, for the pool's model or an `adapter`. If too few tokens
+        are known, also ask an engine to tokenize the prompt, without waiting for the result.
         """
         caches = pool.scheduler.caches
         if not caches.heard or not caches.block_tokens:

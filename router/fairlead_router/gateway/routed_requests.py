@@ -46,8 +46,8 @@ from fairlead_router.serving.bodies import header_value
 from fairlead_router.tracing.contexts import trace_context
 
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
-"""Fields of a request that add tokens to the prompt, or remove tokens from it, so that the request's bytes do not show
-how many tokens the prompt has.
+"""Fields of a request that add tokens to the prompt or remove tokens from it. If a request has such a field, its bytes
+do not show how many tokens the prompt has.
 """
 _MAY_HIDE = _UNSEEN | {"truncation"}
 
@@ -143,7 +143,7 @@ class RoutedRequests:
 
     def pool_for(self, model: str | None, headers: Headers, key: GatewayKey | None, opens: Opens | None = None) -> Pool:
         """Return the pool that serves the model, among the pools that `opens` allows (None = the pools of the key).
-        Raises BadRequest 404, also if only pools that the key does not open serve the model.
+        Raises BadRequest 404 if none of these pools serves the model, even if another pool does.
         """
         try:
             return self._pools.resolve(model, header_value(headers, POOL_HEADER), opens or opened_by(key))
@@ -249,8 +249,9 @@ class RoutedRequests:
                 raise BadRequest(404, "model_not_found", f"{ADAPTERS}: {name[:200]!r} is not served here", ADAPTERS)
 
     def _holder(self, response: str, pool: Pool, within: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """Return the instance that holds the response, as the only element, if that instance accepts requests and is
-        among `within`. Otherwise return `within`; an engine that does not hold the response refuses the request.
+        """Return a tuple of one element, the instance that holds the response, if this instance is known, accepts
+        requests and is among `within`. Otherwise return `within` unchanged. An engine that does not hold the response
+        then refuses the request.
         """
         home = self._held.find(response)
         if home is None or home[0] != pool.key or home[1] not in pool.accepting or (within is not None and home[1] not in within):

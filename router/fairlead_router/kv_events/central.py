@@ -31,7 +31,9 @@ MOST_UNKNOWN_TOPICS = 1_000
 GREETING_SECONDS = 10.0
 """Seconds within which a connection must identify itself as a publisher; otherwise it is closed."""
 MOST_WAITING_EACH = 16 * 1024 * 1024
-"""Number of queued bytes of one engine's messages from which further messages are dropped."""
+"""Maximum number of queued bytes of one engine's messages. While this many bytes are queued, further messages are
+dropped.
+"""
 
 
 def every_address(port: int) -> socket.socket:
@@ -66,8 +68,8 @@ class CentralPlace:
 
 
 class CentralPort:
-    """The port to which engines connect. The bytes of incomplete messages count towards the shares from `place.share`.
-    Make it inside a running event loop.
+    """The port to which engines connect. `place.share` makes the memory share of each connection, in which the bytes of
+    incomplete messages are counted. Make the port inside a running event loop.
 
     Raises OSError if another process has the port.
     """
@@ -101,8 +103,8 @@ class CentralPort:
             del self._by_topic[topic]
 
     def topic_of(self, instance: str, address: str) -> str | None:
-        """Return a topic `kv@<pod>@…` of received messages that no subscription has, and whose pod is the instance's
-        name or its address (with or without port); None if there is no such topic.
+        """Return a topic `kv@<pod>@…` whose pod is the instance's name or its address (with or without port), out of
+        the topics of received messages that belong to no subscription. None if there is no such topic.
         """
         names = (instance.encode(), address.encode(), host_of(address).encode())
         return next((topic.decode("utf-8", "replace") for topic in self.unknown if pod_of(topic) in names), None)
@@ -266,14 +268,14 @@ class CentralSubscription(Subscription):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the index has every event of the source that this router can receive. A replay that fills a gap makes
-        this false; the request for new messages that is sent once a second does not.
+        """Whether the index has every event of the source that this router can receive. False while a replay fills a
+        gap. The request for new messages, which is sent once a second, does not make it false.
         """
         return super().is_settled or (self._polls and not self._closed and self.state is SourceState.REPLAYING)
 
     def hear(self, frames: list[bytes]) -> None:
-        """Queue a message with the source's topic. If too many messages are queued, drop it; the router later requests
-        it as a replay.
+        """Queue a message with the source's topic. If too many messages are queued, drop the message; the router later
+        requests it again as a replay.
         """
         self.connected = self._heard_since_look = True
         if len(self._arrived) < MOST_MESSAGES_WAITING and self._arrived_bytes < MOST_WAITING_EACH:

@@ -42,8 +42,9 @@ class InstanceEvents:
     """Follows all event sources of one instance of a pool, from construction until `close`.
 
     `caches`: the pool's index. `target`: a function from the index of an engine's rank to the rank's target
-    (`fairlead.targets`). A rank's events are used (`EngineCaches.heard`) while its source is settled, all ranks have
-    the pool's block size, and the targets of all ranks differ.
+    (`fairlead.targets`). A rank's events are used (`EngineCaches.heard`) if three conditions hold: the index has every
+    event of its source that this router can receive, all ranks have the pool's block size, and the targets of all ranks
+    differ.
     """
 
     def __init__(

@@ -150,14 +150,14 @@ class _Chunk:
 
 
 class KnownPrompts:
-    """The prompts with known tokens, for engines whose blocks have `block_tokens`."""
+    """The prompts with known tokens, for engines whose blocks have `block_tokens` tokens each."""
 
     def __init__(self, block_tokens: int, *, most_chunks: int = MOST_CHUNKS) -> None:
         self.block_tokens = block_tokens
         self._most = max(1, most_chunks // 2)
         self._young: dict[int, _Chunk] = {}
-        """The younger part of the chunks: used or added since it was last emptied. When it is full, it replaces the
-        older part.
+        """The most recently used or added chunks. When they are half of the maximum, they replace the older chunks
+        (`_old`), and this part begins empty again.
         """
         self._old: dict[int, _Chunk] = {}
         self.tail_tokens = 0

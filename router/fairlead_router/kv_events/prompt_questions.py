@@ -3,8 +3,9 @@
 The router sends its own rendering of a request to the engine's tokenizer. Two endpoints of vLLM show whether the engine
 renders the request in the same way: its renderer (`POST …/render`, since 0.30 with `--enable-scale-out`) returns the
 token ids of the request, and `POST /v1/messages/count_tokens` returns their number. If the engine has a renderer, the
-renderer's token ids are used. Otherwise the router drops each rendering with another number of tokens than the engine
-counts. It keeps the tokens of the remaining renderings only if these agree or the engine is known to use the first one.
+renderer's token ids are used. Otherwise the router drops each rendering whose number of tokens differs from the
+engine's count. If the first rendering remains and the engine was observed to use it before, its tokens are used.
+Otherwise all remaining renderings must have the same tokens.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ from fairlead_router.protocols.canonical_json import NestsTooDeeply, canonical_j
 TIMEOUT_SECONDS = 10.0
 MOST_ANSWER_BYTES = 32 * 1024 * 1024
 TEMPLATE_BYTES, BYTES_OF_BYTE = 1024 * 1024, 64
-"""Limits on the bytes of a response: a fixed number for the chat template, and a number for each byte of the request.
+"""The maximum size of a response in bytes is the sum of two parts: TEMPLATE_BYTES for the chat template, and
+BYTES_OF_BYTE for each byte of the request. It is at most MOST_ANSWER_BYTES.
 """
 
 NOT_OFFERED = frozenset({403, 404, 405, 501})
 """HTTP statuses of an engine for a path that it does not have or that its flags switch off."""
 
 NOT_OFFERED_SECONDS = 600.0
-"""Seconds until the router tries a path again that an engine did not offer, because another engine may have got the
-address.
+"""If an engine does not offer a path, the router tries the path again after this many seconds. By then another engine
+may have got the address.
 """
 
 _COUNTED = ("messages", "system", "tools", "tool_choice", "thinking", "output_config", "chat_template_kwargs")
@@ -102,7 +104,8 @@ class PromptQuestions:
 
     async def answer(self, asked: Asked, questions: Sequence[Question], *, first_is_usual: bool) -> PromptAnswer:
         """Return the tokens of the rendering that the engine confirms. `questions`: the possible renderings of the
-        request. `first_is_usual`: whether the engine was observed to render other requests as in the first question.
+        request. `first_is_usual`: whether the engine was observed to use the first kind of rendering for other
+        requests.
 
         Raises UpstreamFailure if the engine fails, Disputed if it confirms no rendering or several with different
         tokens, and msgspec.MsgspecError for a response that cannot be parsed.
@@ -151,7 +154,7 @@ class PromptQuestions:
 
     async def _rendered(self, asked: Asked) -> list[int] | None:
         """Return the token ids of the request from the engine's own renderer; None if the engine has no renderer for
-        its path.
+        the request's path.
         """
         if asked.engine_type == "sglang" or asked.path == COMPLETIONS:
             return None

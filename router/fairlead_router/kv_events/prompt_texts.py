@@ -3,8 +3,8 @@ request by which an engine tokenizes these texts.
 
 Engines tokenize completions of one text, and chats (`POST /tokenize`). Anthropic's messages and Responses become chats
 by vLLM's own rules (`conversations`), checked against vLLM 0.32: `entrypoints/anthropic/serving.py`,
-`entrypoints/openai/responses/`, `renderers/online_renderer.py`. There is no question for a prompt with parts that
-`/tokenize` does not accept, such as images, a stored conversation, or fields that only the request's own path has.
+`entrypoints/openai/responses/`, `renderers/online_renderer.py`. There is no question for a request that `/tokenize`
+cannot express: its prompt has images or a stored conversation, or it has fields that only its own path accepts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,8 +38,8 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 @value
 class Rendering:
-    """The choices in vLLM's conversion of messages that depend on the model's chat template. A request does not show
-    them.
+    """The choices that vLLM makes when it converts messages to a chat. They depend on the model's chat template, and a
+    request does not show them.
     """
 
     merge_system: bool = False
@@ -47,8 +47,8 @@ class Rendering:
     only at the beginning.
     """
     disabled_effort: str = "none"
-    """The reasoning effort that replaces `thinking: {"type": "disabled"}`: `low` if the template does not accept
-    `none`.
+    """The reasoning effort in the chat for a message with `thinking: {"type": "disabled"}`: `none`, or `low` if the
+    template does not accept `none`.
     """
 
 
@@ -239,8 +239,10 @@ def _pieces(fields: Fields) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
 
 def _head(message: Mapping[str, Any], *, after_user: bool) -> bytes:
     """Return all fields of a message except its content, as bytes. `after_user`: whether the message follows the last
-    user's message. If it does, and has thoughts, the bytes are marked: templates drop its thoughts once another user's
-    message follows, which changes its tokens.
+    user's message.
+
+    If `after_user`, the bytes of an assistant's message with thoughts are marked. Templates drop the thoughts as soon
+    as another user's message follows, so the message then has other tokens.
     """
     fields = {field: given for field, given in message.items() if field != "content"}
     thinks = message["role"] == "assistant" and ("reasoning" in message or "</think>" in str(message.get("content")))
@@ -248,8 +250,9 @@ def _head(message: Mapping[str, Any], *, after_user: bool) -> bytes:
 
 
 def _texts(content: object) -> Iterable[str]:
-    """Return the texts of a message's content: the content itself, or the texts of its parts. A content that is a text
-    and a content of one part have the same tokens, because vLLM converts the first form to the second.
+    """Return the texts of a message's content. If the content is a text, return only this text; if it is a list of
+    parts, return the text of each part. A text and a list with only this text have the same tokens, because vLLM
+    converts the text to such a list.
     """
     if isinstance(content, list) and content:
         return [part["text"] for part in content]

@@ -59,8 +59,8 @@ class SlicedReader:
             self._loop.call_soon(self._slice)
 
     def _slice(self) -> None:
-        """Let the readables with data read for one slice of time. Then the event loop serves requests before the next
-        slice.
+        """Spend one slice of time on reading: call the objects whose sockets have data, one after the other. The event
+        loop serves requests before the next slice.
         """
         self._scheduled = False
         until = perf_counter() + SLICE_SECONDS

@@ -26,8 +26,8 @@ REPLAY_SECONDS = 2.0
 """Seconds without a message of a requested replay after which the router repeats its request."""
 
 MOST_TRIES = 3
-"""Maximum number of requests for a replay without a response. After that, the router goes on without the missing
-batches, if later batches wait.
+"""Maximum number of times that a replay is requested while the engine does not respond. After that, the router skips
+the missing batches if later batches wait.
 """
 
 MOST_BATCHES_WAITING = 5_000
@@ -43,8 +43,8 @@ event loop serves requests between the parts.
 """
 
 MOST_BYTES_A_SECOND = 64 * 1024 * 1024
-"""Maximum number of bytes per second that are added to the index. This is more than a router can process. Further bytes
-are read and discarded.
+"""Maximum number of bytes of one source's events per second. Bytes beyond it are read and discarded. A router cannot
+process events at this rate anyway.
 """
 
 ASKS_AT_ONCE = 16
@@ -65,7 +65,7 @@ _LAST = (-1).to_bytes(8, "big", signed=True)
 _CONNECTION_EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 _NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)  # as numbers: an enum's members cost more
 _CLEARED = object()
-"""A mark in the queue of batches: here the source drops the blocks of all earlier batches."""
+"""A mark in the queue of batches. When it is reached, the blocks of all earlier batches of the source are dropped."""
 
 
 class Subscription:
@@ -360,8 +360,8 @@ class Subscription:
 
     def _ask(self, begin: int) -> None:
         """Request a replay from this sequence number. Each request has a new socket, so that a late response to an
-        earlier request is not taken for its response. If the source has caused too many requests, the request waits for
-        the next second.
+        earlier request is not taken for the response to this request. If too many replays of the source were requested,
+        the request is sent in the next second.
         """
         assert self.told.replay_endpoint is not None
         if self._asks <= 0 and self._replay is not None:

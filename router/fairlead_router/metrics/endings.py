@@ -71,7 +71,8 @@ CONSEQUENCES: Mapping[Ending, Consequences] = {
         "the answer",
     ),
     Ending.REFUSED: Consequences(
-        "the pool refuses it before it is sent to an engine: early rejection, full or too long in a queue, no instance serves, shutdown",
+        "the pool refuses it before it is sent to an engine: by early rejection, because a queue is full or the wait too long, because no "
+        "instance serves it, or at shutdown",
         Charged.NOTHING,
         Outcome.REFUSED,
         "refused",
@@ -89,10 +90,10 @@ CONSEQUENCES: Mapping[Ending, Consequences] = {
         Charged.NOTHING,
         Outcome.REFUSED,
         "refused",
-        "502, or the code of the error that the last one reported in its answer",
+        "502, or the code of the error that the last engine reported in its answer",
     ),
     Ending.LOST: Consequences(
-        "the client had nothing of the answer, and the engine failed after a stream's status line, or with no time left to try another "
+        "the client had received nothing of the answer, and the engine failed after a stream's status line, or when no time was left to try another "
         "engine; or this router failed",
         Charged.NOTHING,
         Outcome.FAILED,
@@ -128,7 +129,7 @@ CONSEQUENCES: Mapping[Ending, Consequences] = {
         "",
     ),
     Ending.LEFT_UNANSWERED: Consequences(
-        "its client leaves after the request was sent to an engine and before anything of the answer; if the answer is not streamed, "
+        "its client leaves after the request was sent to an engine and before any part of the answer; if the answer is not streamed, "
         "before its end",
         Charged.PROMPT,
         Outcome.CANCELLED,
@@ -139,7 +140,7 @@ CONSEQUENCES: Mapping[Ending, Consequences] = {
         "its client leaves in the middle of a streamed answer",
         Charged.TOKENS,
         Outcome.CANCELLED,
-        "judged by the part",
+        "judged by the part that the client received",
         "",
     ),
 }

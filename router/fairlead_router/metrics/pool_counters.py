@@ -116,8 +116,8 @@ class PoolCounters:
         """Number of broken-off responses that were not continued, by the obstacle."""
         self.recomputed_tokens = 0
         self.handed_over: Counter[str] = Counter()
-        """Number of sessions whose instance leaves and whose prompts another instance was asked to compute in advance,
-        by outcome (`warmed` or `failed`).
+        """Number of hand-overs of a session from a leaving instance to another instance, by outcome: `warmed` (the
+        other instance has the session's prompt) or `failed`.
         """
         self.handed_over_tokens = 0
         self.carrying = Distribution()

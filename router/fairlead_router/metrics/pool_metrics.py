@@ -29,7 +29,7 @@ class PoolReading(NamedTuple):
 
 
 def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) -> Iterator[Metric]:
-    """Yield the counters of each pool, and the version of its routing table (`tables`)."""
+    """Yield the counters of each pool (`pools`), and the version of its routing table (`tables`)."""
     requests = CounterMetricFamily("fairlead_router_requests", "Requests by how they ended.", labels=["pool", "outcome"])
     submitted = CounterMetricFamily(
         "fairlead_router_submitted", "Requests handed to the scheduler; each ends in exactly one outcome.", labels=["pool"]
@@ -46,7 +46,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     )
     carried = CounterMetricFamily(
         "fairlead_router_continued_answers",
-        "Answers that another instance continued in the same stream, by reason: how the engine failed, or drained.",
+        "Answers that another instance continued in the same stream, by the reason why the first instance did not end them: its failure, or its drain.",
         labels=["pool", "why"],
     )
     uncarried = CounterMetricFamily(
@@ -66,7 +66,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     )
     recomputed = CounterMetricFamily(
         "fairlead_router_continuation_tokens",
-        "Tokens of prompts and answers computed again for answers that another instance continued, as predicted.",
+        "Tokens of prompts and answers that other instances computed again to continue answers. The numbers are predicted.",
         labels=["pool"],
     )
     carrying = HistogramMetricFamily(
@@ -76,17 +76,17 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     )
     unkept = CounterMetricFamily(
         "fairlead_router_decisions_unkept",
-        "Decisions of late, refused, failed, retried or moved requests that were not kept, because there were too many (limit: 10 a second in a pool).",
+        "Decisions about late, refused, failed, retried or moved requests that were not kept, because at most 10 a second are kept in a pool.",
         labels=["pool"],
     )
     lost = CounterMetricFamily(
         "fairlead_router_lost_moves",
-        "Moves of sessions by this router that the control API did not accept, because another router's earlier move counts.",
+        "Moves of sessions by this router that the control API did not accept, because another router had moved the session earlier.",
         labels=["pool"],
     )
     canaries = CounterMetricFamily(
         "fairlead_router_canaries",
-        "Idle engines asked for one token, by outcome: answered, hung, late (it had other work by then), or the kind of failure.",
+        "Requests for one token to idle engines, by outcome: answered, hung, late (the engine had other work by then), or the kind of failure.",
         labels=["pool", "outcome"],
     )
     stalls = CounterMetricFamily(
@@ -106,7 +106,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     queued = HistogramMetricFamily("fairlead_router_queued_seconds", "Arrival to dispatch.", labels=["pool"])
     decode_only = CounterMetricFamily(
         "fairlead_router_decode_only",
-        "Requests that a decode instance computed whole: no prefill instance could take them, or they cannot be divided.",
+        "Requests whose prompt was also computed by the decode instance, because no prefill instance could take them, or because they cannot be divided.",
         labels=["pool", "cause"],
     )
     unfetched = CounterMetricFamily(
@@ -123,14 +123,18 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         "fairlead_router_cache_moved_tokens", "Tokens whose KV blocks went from one instance to another.", labels=["pool"]
     )
     moving = HistogramMetricFamily(
-        "fairlead_router_cache_move_seconds", "Seconds from the request for KV blocks until the other instance had them.", labels=["pool"]
+        "fairlead_router_cache_move_seconds",
+        "Seconds that it took to copy the KV blocks of a prompt from one instance to another.",
+        labels=["pool"],
     )
     prefill = HistogramMetricFamily(
-        "fairlead_router_prefill_seconds", "Seconds from sending to a prefill instance to its answer with the KV blocks.", labels=["pool"]
+        "fairlead_router_prefill_seconds",
+        "Seconds from sending a request to a prefill instance until the instance answers with its KV blocks.",
+        labels=["pool"],
     )
     handover = HistogramMetricFamily(
         "fairlead_router_handover_seconds",
-        "Seconds from sending to the decode instance to the first token of a streamed answer: transfer of KV blocks and wait.",
+        "Seconds from sending a request to the decode instance until the first token of a streamed answer: transfer of KV blocks and wait.",
         labels=["pool"],
     )
     version = GaugeMetricFamily("fairlead_router_table_version", "Version of the routing table in force.", labels=["pool"])
@@ -271,7 +275,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
     )
     assumed = GaugeMetricFamily(
         "fairlead_router_assumed_routers",
-        "Routers that are assumed to have the same load in the pool as this router, itself included: the other live routers that do not report their requests.",
+        "Routers that are assumed to have the same load in the pool: this router, and the live routers that do not report their requests.",
         labels=["pool"],
     )
     for pool, waiting, sizes, speed, *estimates, routers in readings:

@@ -43,7 +43,9 @@ only some small fields are read as the response passes.
 """
 
 PASSED_OVER = "passed-over"
-"""The kind of an engine's failure that the proxy saw and the router did not see."""
+"""The kind of failure of an engine that a proxy passed over: the proxy sent the request to a later endpoint of its
+list. The router did not see the failure itself.
+"""
 
 HeaderPairs = list[tuple[bytes, bytes]]
 
@@ -286,8 +288,8 @@ class RoutedAccount:
 
 
 def answering_target(dispatch: Dispatch) -> str:
-    """Return the target to which the proxy sent the request, which also responds: the decode instance if the dispatch
-    has one.
+    """Return the target that generates the response, to which the proxy sent the request: the decode instance if the
+    dispatch has one, otherwise the dispatch's only instance.
     """
     return dispatch.decode or dispatch.instance
 
@@ -296,8 +298,8 @@ class DirectAccount:
     """The account of a request that bypassed the scheduler. The request went to the first endpoint of `told`, unless
     the proxy reports another endpoint.
 
-    `charge`: the charge of a request that fetches a stored response; the response's tokens are charged when it passes.
-    `judges`: whether a response counts as failed if its status is a success but its body is an error.
+    `charge`: if the request fetches a stored response, the charge to which the response's tokens are added as it
+    passes. `judges`: whether a response counts as failed if its status is a success but its body is an error.
     """
 
     def __init__(self, pool: Pool, told: Sequence[str], now: float, charge: Charge | None = None, *, judges: bool = False) -> None:

@@ -94,7 +94,7 @@ def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:
 
 def any_pool(pools: Pools, headers: HeaderList, opens: Opens) -> Pool:
     """Return the pool for a request that names no model: the pool that a header names, or the only pool that is open.
-    Raises BadRequest 404 if this is not exactly one pool.
+    Raises BadRequest 404 if no pool or several pools are found.
     """
     wanted = header_value(headers, POOL_HEADER)
     found = [pool for pool in pools.all() if opens(pool) and (wanted is None or str(pool.key) == wanted)]

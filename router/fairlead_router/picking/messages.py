@@ -46,7 +46,7 @@ class BodyCame(NamedTuple):
 
 
 class TrailersCame(NamedTuple):
-    """The message that a request or response ends with trailers after its body."""
+    """The message that the trailers of a request or response have arrived. They end the request or response."""
 
     side: Side
 

@@ -75,7 +75,7 @@ class PickedRequest:
         set.
         """
         self.is_denied = False
-        """Whether the client asked to have its routing decision kept, but is not allowed to."""
+        """Whether the client asked the router to keep its routing decision, and is not allowed to ask for this."""
 
     def hold(self, size: int) -> None:
         """Add `size` bytes to the memory held for the body. Raises MemoryFull."""

@@ -216,7 +216,7 @@ class Picker:
 
     def _named_pool(self, asked: PickedRequest, endpoint: Endpoint, key: GatewayKey | None, opens: Opens) -> tuple[Pool, str]:
         """Return the pool for a request that bypasses the scheduler, and the name of the model at the pool's engines.
-        The body is changed to this name.
+        In the body, this name replaces the client's name of the model.
         """
         if endpoint.handling is Handling.UPLOAD:
             form = PassingForm(header_value(asked.headers, b"content-type"))
@@ -236,7 +236,9 @@ class Picker:
         return pool, name
 
     def _count(self, key: GatewayKey | None) -> None:
-        """Count a request against the limit of its key. For requests that are sent to a pool and use no tokens."""
+        """Add a request to the usage of its key, if it has a key. Called for requests that are sent to a pool and use
+        no tokens.
+        """
         if key is not None:
             self._keys.sent_to_pool(key, self.now())
 
@@ -360,8 +362,9 @@ class Picker:
         asked.send(pool, account.told, ticket.request.id, rank_for_all(verdict), prefill, scores_of(pool, verdict))
 
     def _where_served(self, account: RoutedAccount, ticket: Ticket) -> Dispatch | Refusal | None:
-        """Return the decision for the request. If the chosen instance is known by now not to serve the model's name,
-        return a decision for another instance. None if there is no decision yet.
+        """Return the decision for the request; None if there is no decision yet. If an instance of the decision is now
+        known to lack the model's name, or its prefill would be useless, return a decision for another instance if there
+        is one.
         """
         pool, verdict = account.pool, ticket.verdict
         while isinstance(verdict, Dispatch) and (pool.choice.names or pool.choice.handovers):

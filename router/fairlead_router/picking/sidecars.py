@@ -22,9 +22,9 @@ this name, it is removed.
 
 
 def members_and_prefills(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the instances that may serve a request if its proxy may send only to this subset of endpoints.
+    """Return the instances that may serve a request whose proxy may send only to the endpoints in `subset`.
 
-    These are the instances of the subset. If none of them is a prefill instance, all prefill instances are added,
+    These are the instances at these endpoints. If none of them is a prefill instance, all prefill instances are added,
     because a proxy never sends requests to prefill instances itself.
     """
     found = members(pool, subset)

@@ -43,8 +43,8 @@ HEALTH_CHECK = b"/grpc.health.v1.Health/Check"
 HEALTH_WATCH = b"/grpc.health.v1.Health/Watch"
 
 LARGEST_UNCOUNTED = 1024 * 1024
-"""Maximum number of bytes of a response's piece that is buffered even if the memory for bodies is used up. Proxies send
-smaller pieces.
+"""A piece of a response is buffered even if the memory for bodies is used up, as long as it has at most this many
+bytes. Proxies send smaller pieces.
 """
 LARGEST_HEADS = 1024 * 1024
 """Maximum number of bytes of a message without a body. Such messages do not count towards the memory for bodies."""

@@ -37,8 +37,8 @@ DECLINED = "declined"
 """The kind of failure of an instance that refused a request (4xx), if another instance then gets the request."""
 
 KEEP_REPORTING_SECONDS = 3.0
-"""Seconds for which a router keeps reporting requests in flight for which another router now reports. After that, the
-other router has surely reported them.
+"""When another router begins to report this router's requests in flight, this router reports them for this many seconds
+too. By then the other router has surely reported them.
 """
 
 logger = logging.getLogger(__name__)
@@ -125,8 +125,10 @@ class PoolAccount:
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
         """Return the requests in flight on each instance, for the report to the control API: the requests that the
-        scheduler has queued for the instance or sent to it, and direct requests. If another router decides for the
-        pool, only direct requests are included, and for a while the requests that were in flight before.
+        scheduler has queued for the instance or sent to it, and direct requests.
+
+        If another router decides for the pool, only direct requests are included. For a while, the requests that were
+        in flight when that router began to decide are included too.
         """
         rows = {} if self.is_decided_elsewhere else {row.instance: row for row in self._scheduler.in_flight()}
         self._kept_rows.add_to(rows)
@@ -318,8 +320,9 @@ class PoolAccount:
         """Return a dispatch to another instance, for a request that `instance` refused; None if there is no other
         instance.
 
-        `beyond`: further instances that may get the request, although it was not meant for them. `counts`: whether the
-        refusal counts as a failure of `instance` if the other instance serves the request.
+        `beyond`: instances that may get the request in addition to the instances among which the scheduler chose
+        before. `counts`: whether the refusal counts as a failure of `instance` if the other instance serves the
+        request.
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
         if verdict is not None:
@@ -468,7 +471,8 @@ class PoolAccount:
 class KeptRows:
     """A copy of the numbers of requests in flight on the instances of one pool, valid until the time `until`.
 
-    Without the copy a draining instance would seem idle when the decider changes, while no router reports its requests.
+    The copy is needed when another router begins or stops deciding for the pool. For a short time no router reports the
+    requests then, and without the copy a draining instance would seem idle.
     """
 
     __slots__ = ("_rows", "until")

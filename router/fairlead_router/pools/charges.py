@@ -49,7 +49,7 @@ class KeyLimits:
         return 0.0 if self._requests is None else self._requests.take_if_any(1, now)
 
     def return_request(self, now: float) -> None:
-        """Return the request that `take_request` took to the request limit."""
+        """Give the request that `take_request` took back to the request limit."""
         if self._requests is not None:
             self._requests.take(-1, now)
 
@@ -63,7 +63,8 @@ class KeyLimits:
 
     def reserve(self, prompt_tokens: int, answer_tokens: int, now: float) -> float:
         """Take the tokens of a prompt and of its expected responses from the token limit, and return 0. If no token is
-        left, take nothing, return the request to the request limit, and return the seconds until a token is left.
+        left, take nothing and give the request back to the request limit. The result is then the number of seconds
+        until a token is left.
         """
         if self._tokens is None:
             return 0.0
@@ -75,10 +76,10 @@ class KeyLimits:
 
     def expected_answer(self, most: int, answers: int = 1) -> int:
         """Return the number of tokens to reserve for this number of responses, each of at most `most` tokens (0 = no
-        maximum).
+        maximum). Return 0 if the key has no token limit.
 
-        For each response it is the average length of the key's responses, or `most` before the first response. The sum
-        is at most the tokens per minute of the limit. Return 0 if the key has no token limit.
+        Each response is expected to have the average length of the key's responses or, before the first response,
+        `most` tokens. The result is at most the number of tokens that the key may use in a minute.
         """
         per_minute = self._facts.tokens_per_minute
         if per_minute is None:
@@ -135,13 +136,15 @@ class Charge:
         until the response is seen. Otherwise a client that never fetches the response would get it free of charge.
         """
         self._prompt = self._output = 0
-        """Number of prompt tokens and of output tokens charged so far."""
+        """Number of prompt tokens charged so far. `_output` is the number of output tokens charged so far."""
         self.has_ended = False
         """Whether the request has ended. Its tokens are reserved until then."""
         self.most_tokens = most_tokens
 
     def generated(self, tokens: int, now: float) -> None:
-        """Take the tokens of the responses while they arrive, as far as they exceed the reserved tokens."""
+        """Take the tokens by which the responses so far exceed the reserved tokens. `tokens`: the number of output
+        tokens so far. Called while the responses arrive.
+        """
         more = tokens - self._answer
         if more > 0:
             self._answer += more

@@ -133,12 +133,13 @@ class EngineLives:
 
 
 def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Mapping[str, EngineFigures]) -> Mapping[str, GivenWork]:
-    """Return the number of requests that this router has given to each target, for comparison with the target's own
-    report.
+    """Return for each target the work that this router has given to it, to compare it with the number of requests that
+    the engine says are running there.
 
-    On some paths a server may choose another rank than the request names. So a request may be at another rank than the
-    router assumes. If other ranks run more requests than the router gave them, a rank without running requests may have
-    none. A rank with running requests may have requests that were given to another rank.
+    On some paths a server may choose another rank than the request names, so the router's numbers for single ranks may
+    be wrong. If other ranks run more requests than the router gave them, the difference is subtracted from the number
+    of a rank that runs none. A rank that runs requests may also have the requests that were given to ranks that run
+    none.
     """
     given = {target: replace(pool.scheduler.take_given(target), others=pool.account.direct.get(entry.id, 0)) for target in targets}
     if len(targets) == 1:

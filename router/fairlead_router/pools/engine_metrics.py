@@ -72,8 +72,8 @@ class EngineScraper:
         self._models_due: dict[tuple[str, str], float] = {}
 
     async def scrape(self) -> None:
-        """Read the metrics of every instance that can be reached, and of lost instances that have requests. Runs every
-        SCRAPE_SECONDS. A slow instance delays no other instance.
+        """Read the metrics of every instance that can be reached. Also read the metrics of lost instances, if they
+        still have requests. Runs every SCRAPE_SECONDS. A slow instance delays no other instance.
         """
         present = [(pool, entry) for pool in self._pools.all() for entry in pool.table.instances if _is_read(pool, entry)]
         keys = {(str(pool.key), entry.id) for pool, entry in present}

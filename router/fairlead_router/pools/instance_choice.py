@@ -15,14 +15,14 @@ from fairlead_router.pools.side_circuits import SideCircuits
 
 OPINIONS_PER_SECOND = 10.0
 OPINIONS_AT_ONCE = 50.0
-"""Maximum number of second opinions in a burst in a pool. A second opinion sends a refused request to another instance.
-Refusals because of a model's name do not count.
+"""Maximum number of second opinions of a pool in a burst. For a second opinion, a refused request is sent to another
+instance. Refusals because of a model's name do not count.
 """
 
 
 class OpinionBudget:
-    """A token bucket for second opinions. A second opinion sends a request that an instance refused to another
-    instance; if this instance accepts the request, the second opinion is returned to the bucket.
+    """A token bucket for second opinions. If an instance refuses a request, a second opinion sends the request to
+    another instance. If this instance accepts the request, the second opinion is returned to the bucket.
     """
 
     __slots__ = ("_at", "left")
@@ -90,7 +90,8 @@ class InstanceChoice:
         """Return the instances, out of `among` (None = all), that may get a request for this model name.
 
         Return `among` itself if no instance is known to lack the name, or if all instances that accept requests lack
-        it. Return it too if the pool divides prefill and decode, because its requests are checked when they are sent.
+        it. Return `among` also if the pool divides prefill and decode, because then the instances are checked when a
+        request is sent.
         """
         lacking = self.names.lacking(name, now) if self.names.missing else ()
         if not lacking or self._divides:
@@ -99,16 +100,16 @@ class InstanceChoice:
         return able if self._accepting.intersection(able) else among
 
     def lacks(self, dispatch: Dispatch, name: str, now: float) -> str | None:
-        """Return the dispatch's target whose instance is known by now to lack the model name. None if no target lacks
-        the name, or if all accepting instances lack it.
+        """Return the target of the dispatch whose instance lacks the model name, according to the engines' latest
+        reports. None if neither target lacks the name, or if all accepting instances lack it.
         """
         lacking = self.names.lacking(name, now)
         found = next((one for one in (dispatch.instance, dispatch.decode) if one is not None and instance_of(one) in lacking), None)
         return None if self._accepting.issubset(lacking) else found
 
     def prefills_in_vain(self, dispatch: Dispatch, now: float) -> str | None:
-        """Return the dispatch's prefill target if its prefill would be useless, because its engine does not name its KV
-        blocks to other instances. None if the prefill is useful, or if the dispatch has no separate prefill.
+        """Return the dispatch's prefill target if a prefill there would be useless, because the target's engine names
+        no KV blocks to other instances. None if the prefill is useful, or if the dispatch has no separate prefill.
         """
         instance = instance_of(dispatch.instance)
         if dispatch.decode is None or self.handovers.rests(instance, now):

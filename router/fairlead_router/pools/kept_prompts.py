@@ -50,8 +50,8 @@ class KeptPrompt:
         attempt.
         """
         self.key = request.session or f"\0{request.blocks[-1]:x}"
-        """The session's name. A session without a name gets one from the prompt's last block, because its next turn
-        begins with the same prompt.
+        """The session's name. If the session has no name, it is identified by the prompt's last block, because the
+        prompt of its next turn contains this block too.
         """
         blocks = len(request.blocks) + len(request.engine_blocks)
         self.bytes = len(body) + len(head) + _BLOCK_BYTES * blocks + _OVERHEAD_BYTES
@@ -139,8 +139,8 @@ class KeptPrompts:
         *,
         fetched: bool = False,
     ) -> list[tuple[Worth, KeptPrompt]]:
-        """Return the most recently used prompts of sessions at these targets for which `is_next` holds, with their
-        worth, in the order of their worth.
+        """Return kept prompts with their worth, in the order of their worth. These are the most recently used prompts
+        at the targets `instances` for which `is_next` holds, at most MOST_RANKED.
 
         The worth is the computation that a copy of the prompt saves, relative to the cost of the copy. `fetched`:
         whether the copy is fetched, so that its cost is the same for all prompts.

@@ -17,8 +17,8 @@ refusals (None for requests that were not refused).
 
 
 class KeyUseCounts:
-    """Numbers of requests and tokens since the last `take`, by key, minute and reason of refusal. A key usually has one
-    count for each of its outcomes, because the counts are taken every second.
+    """Numbers of requests and tokens since the last `take`, by key, minute and reason of refusal. The counts are taken
+    every second, so a key usually has one entry for each reason and one for requests that were not refused.
     """
 
     __slots__ = ("_counts", "_taken_at")

@@ -42,8 +42,8 @@ class GatewayKey:
         return not self.facts.id
 
     def goes_on_as(self, facts: GatewayKeyFacts) -> bool:
-        """Use the new facts and keep the remaining amounts of the limits, if only the end of the key's budget has
-        changed. Otherwise change nothing and return False.
+        """Replace the key's facts by `facts` if these differ only in the end of the key's budget. The key then keeps
+        the remaining amounts of its limits. Otherwise change nothing and return False.
         """
         if replace(self.facts, budget_ends_at=facts.budget_ends_at) != facts:
             return False
@@ -162,15 +162,15 @@ class GatewayKeys:
         raise self._unknown(shown=shown, expired=expired is not None)
 
     def out_of_scope(self, key: GatewayKey, now: float) -> None:
-        """Count a refused request for a model or pool to which its key gives no access, and return the request to the
-        key's request limit.
+        """Record that a request was refused because its key gives no access to the model or pool. Give the request back
+        to the key's request limit.
         """
         key.limits.return_request(now)
         self._metrics.key_refusals[KeyRefusal.OUT_OF_SCOPE.value] += 1
         self.use.add(key.facts.id, now, refusal=KeyRefusal.OUT_OF_SCOPE, requests=1)
 
     def sent_to_pool(self, key: GatewayKey, now: float) -> None:
-        """Count a request that goes to a pool in the use of its key."""
+        """Add a request that goes to a pool to the usage of the request's key."""
         self.use.add(key.facts.id, now, requests=1)
 
     def reserve(

@@ -35,8 +35,8 @@ CACHE_SIZE_STEP = 0.05
 
 
 class KnownEngines:
-    """Facts about the engines of one pool, by instance. An engine that does not respond has no used share and no page.
-    Other modules may read the attributes, but change them only by the methods.
+    """Facts about the engines of one pool, by instance. An engine that does not respond has no KV cache usage and no
+    metrics page here. Other modules may read the attributes, but change them only by the methods.
     """
 
     __slots__ = (
@@ -115,8 +115,8 @@ class KnownEngines:
         self.told_ranks[instance, address] = names
 
     def life(self, target: str, least_seconds: float) -> EngineProgress:
-        """Return the progress of the engine at this target. For a new target, return a new progress, which allows at
-        least `least_seconds` for a step.
+        """Return the progress of the engine at this target. A target that is not known yet gets a new progress, which
+        allows at least `least_seconds` for each step of the engine.
         """
         found = self.lives.get(target)
         if found is None:
@@ -272,7 +272,8 @@ class RecalledEngines:
         """Keep measurements that this router made at one of the `parts` ranks of an instance, converted to the whole
         instance. Return all kept measurements; None if there are none.
 
-        So a router that has had no requests for an hour uses the same values as after a restart.
+        Because of the kept measurements, a router that has had no requests for an hour uses the same values as after a
+        restart.
         """
         known = replace(
             memory.known,

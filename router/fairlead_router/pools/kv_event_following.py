@@ -63,8 +63,8 @@ MOST_SOCKETS = 65_000
 """
 
 UNHEARD_SECONDS = 60.0
-"""Seconds for which an engine that connects to routers may compute without any event at this router. After that, the
-missing events count as a trouble.
+"""Minimum number of seconds since an engine's event sources became known, after which missing events can count as a
+trouble. They do if the engine connects to routers and has blocks, but this router has received no events.
 """
 
 WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"

@@ -52,8 +52,8 @@ class Pool:
         self.header = str(table.pool).encode()
         self.account = PoolAccount(table.pool, scheduler, metrics, now, self._recount, recorded_share=recorded_share)
         self.apart = Apart.NOT_FOUND
-        """The reason why this router decides alone for this pool although other routers exist. It applies only while no
-        other router decides for the pool or lets this router decide.
+        """The reason why this router decides for the pool alone although other routers exist. It is valid only while
+        this router does decide alone: no other router decides for it, and it decides for no other router.
         """
         self.engines = KnownEngines(table.pool)
         self.choice = InstanceChoice(scheduler, self.account.direct)
@@ -61,7 +61,9 @@ class Pool:
         self.recalled = RecalledEngines()
         self._forgets_at = now + FORGET_SECONDS
         self._figures_off: dict[str, float] = {}
-        """By measured quantity: the time since which it has been wrong by more than half."""
+        """By measured quantity: the time since which the value in use, or the declared value, has differed from the
+        observed value by more than half.
+        """
         self._take(table)
 
     # ── the table ──
@@ -218,8 +220,9 @@ class Pool:
         self.apart = why
 
     def off_seconds(self, quantity: str, now: float, *, is_off: bool) -> float:
-        """Return the seconds for which a measured quantity has been wrong by more than half. `is_off`: whether it is
-        wrong by more than half now. The time counts from the first call with `is_off`.
+        """Return the seconds since the value of a quantity began to differ from the observed value by more than half; 0
+        if it does not differ so much now. `is_off`: whether it differs so much now. The time counts from the first call
+        with `is_off`.
         """
         if not is_off:
             self._figures_off.pop(quantity, None)
@@ -276,8 +279,8 @@ class Pool:
         self.judge_handovers(target)
 
     def judge_handovers(self, target: str) -> None:
-        """Add or remove a trouble of the engine at this target: its responses to prefills for other instances name no
-        KV blocks.
+        """Record a trouble of the engine at this target if its responses to prefills for other instances name no KV
+        blocks; otherwise remove the trouble.
         """
         instance = instance_of(target)
         in_vain = self.scheduler.handovers.in_vain(instance)

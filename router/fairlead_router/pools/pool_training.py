@@ -27,7 +27,7 @@ from fairlead_router.training.trainer import Trainer, TrainerLost
 
 TRAIN_SECONDS = 1.0
 ASK_SECONDS = 30.0
-"""Seconds between two questions to the store for a shared model, for a pool without a model."""
+"""While a pool has no model, the store is asked for a shared model at intervals of this many seconds."""
 
 LESSON_SAMPLES = 100
 """Minimum number of new samples for training a model."""
@@ -174,8 +174,8 @@ class PoolTraining:
 def model_figures(router_id: str, model: Model, before: LearningReport, told: LearningReport | None) -> ModelFigures:
     """Return the statistics of a new model, and of the decisions since the previous model was shared.
 
-    `before`: the policy's learning report now. `told`: its learning report when the previous model was shared; None if
-    no model was shared.
+    `before`: the policy's learning report before it uses the new model. `told`: its learning report when the previous
+    model was shared; None if no model was shared.
     """
     counted = {} if told is None else told.heuristic_choices
     by_heuristic = {reason.value: count - counted.get(reason, 0) for reason, count in before.heuristic_choices.items()}

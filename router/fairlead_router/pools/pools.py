@@ -97,7 +97,9 @@ class Pools:
         return tuple(self._by_key[key] for key in sorted(self._by_key))
 
     def living(self) -> Iterable[Pool]:
-        """Return the current pools, and the deleted pools that still have requests or records that were not taken."""
+        """Return the current pools. Include deleted pools that still have requests, or records that no report has taken
+        yet.
+        """
         return (*self._by_key.values(), *self._retiring)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
@@ -209,8 +211,8 @@ class Pools:
         return tuple(share for share in found if share is not None)
 
     def keep_sessions(self, sessions: Iterable[KeptSession]) -> None:
-        """Keep all routing decisions of these sessions, each session until its time. No other sessions are kept
-        completely.
+        """Keep all routing decisions of these sessions, of each session until its time. Sessions of an earlier call
+        that are not among `sessions` are no longer kept in this way.
         """
         self._kept_sessions = {}
         for one in sessions:
@@ -226,7 +228,7 @@ class Pools:
             pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
 
     def report_missing(self, sessions: Collection[tuple[PoolKey, str]]) -> int:
-        """Report each confirmed binding again whose session is missing in `sessions`, the complete list of sessions
+        """Report again the confirmed bindings whose sessions are missing in `sessions`, the complete list of sessions
         that the control API knows. Return the number of bindings that are reported again.
         """
         now, by_pool = self._clock(), {pool.key: set[str]() for pool in self.all()}
@@ -242,8 +244,9 @@ class Pools:
             pool.account.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
-        """Pass the control API's bindings to the schedulers. `lost`: the ids of this router's changes that the control
-        API did not accept because these bindings were earlier. Bindings of unknown pools are ignored.
+        """Pass the control API's bindings to the schedulers. `lost`: the ids of this router's binding changes that the
+        control API did not accept, because one of these bindings was made earlier. Bindings of unknown pools are
+        ignored.
         """
         by_pool: dict[str, list[Binding]] = {}
         ahead = self.api_clock.ahead_seconds

@@ -29,9 +29,9 @@ _NOWHERE: Mapping[str, Missing] = MappingProxyType({})
 class Missing(NamedTuple):
     """The times that concern a name that an engine lacks, in Unix seconds.
 
-    `since`: the time at which the engine was found to lack the name. `not_before`: the time from which the engine's
-    list is believed if it has the name. `expires`: the time from which the engine may get requests for the name again,
-    even if its list could not be read.
+    `since`: the time at which the engine was found to lack the name. `not_before`: the time before which the engine's
+    list is not believed if it has the name. `expires`: the time from which the engine may get requests for the name
+    again, even if its list could not be read.
     """
 
     since: float
@@ -116,7 +116,9 @@ class ServedNames:
                 del self.missing[name]
 
     def unlisted(self, instance: str) -> None:
-        """Record that the instance's list could not be read. The list is not read again because of earlier refusals."""
+        """Record that the instance's list could not be read. Refusals before this call do not cause another attempt to
+        read it.
+        """
         self.doubted.discard(instance)
 
     def keep_only(self, instances: Collection[str], declared: Collection[str], present: Collection[str] | None = None) -> None:

@@ -80,7 +80,7 @@ class EventSizes:
 FEWEST_EVENTS = 8
 MOST_PER_EVENT = 32
 LASTING = 0.95
-"""The factor by which the weight of all earlier answers shrinks with each observed answer."""
+"""With each observed answer, the weight of all earlier answers is multiplied by this factor."""
 OBSERVED = 8
 """Once the mean is known, one out of about this number of served streams is observed. A hash of the request's id
 selects the streams, so that the selection follows no pattern in the traffic. A part of the streams is enough, because

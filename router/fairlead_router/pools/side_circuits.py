@@ -30,8 +30,8 @@ over, the engine lacks the model's name, or it cannot continue an answer in the 
 
 
 def fault_of(kind: str) -> Fault | None:
-    """Return the fault of an engine that a failure of this kind may show; None if it shows no fault. An unknown kind is
-    a fault of the answer.
+    """Return the fault of an engine that a failure of this kind may show; None if the engine is not at fault. For an
+    unknown kind, return `ANSWER`.
     """
     return None if kind in _NO_FAULT else _FAULTS.get(kind, Fault.ANSWER)
 
@@ -50,7 +50,7 @@ class SideCircuits:
         return [instance for instance, circuit in self._circuits.items() if not circuit.admits(now)]
 
     def failed(self, instance: str, now: float) -> None:
-        """Record a failure of the instance that was not the request's fault."""
+        """Record that the instance failed to serve a request, and that the request was not the cause."""
         self._circuits.setdefault(instance, Circuit(self._settings)).failed(now)
 
     def worked(self, instance: str) -> None:

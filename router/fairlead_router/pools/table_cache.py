@@ -26,7 +26,9 @@ from fairlead.tables import PoolKey, RoutingTable
 from fairlead.values import value
 
 _SLACK = 10_000
-"""Number of lines by which the binding log may exceed twice its length after the last compaction."""
+"""The binding log is compacted when it has more lines than twice its length after the last compaction, plus this
+number.
+"""
 
 logger = logging.getLogger(__name__)
 

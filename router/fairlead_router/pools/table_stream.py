@@ -171,8 +171,8 @@ class TableFollower:
         logger.info("received all tables from the control API", extra={"pools": len(self._pools), "bindings": len(snapshot.bindings)})
 
     def _tell_missing(self, snapshot: StreamSnapshot) -> None:
-        """Report those sessions again that the API had confirmed but that its snapshot does not contain, because the
-        API's database may have lost them.
+        """Report again the sessions that the API had confirmed but that are missing in its snapshot, because the API's
+        database may have lost them.
         """
         missing = self._pools.report_missing(snapshot.sessions)
         if missing:

@@ -39,8 +39,8 @@ class Ticket:
         """The way in which the request ended; None before its end."""
         self.saw_first_token = False
         self.carried_at: float | None = None
-        """The time at which the answer broke off, while the router waits for another instance to continue it. Otherwise
-        None.
+        """The time at which the answer broke off, as long as the router waits for another instance to continue the
+        answer; None otherwise.
         """
         self.is_carried = False
         """Whether more than one instance generated the answer."""
@@ -63,8 +63,8 @@ class Ticket:
 
     @property
     def served(self) -> Served | None:
-        """The service of the request by the target that last received it; None if no target received it. The durations
-        are set only if that engine alone served the request.
+        """The work of the target that last received the request; None if no target received it. Its durations are None
+        unless this target alone served the request and the first token was seen.
         """
         verdict = self.verdict
         if not isinstance(verdict, Dispatch):

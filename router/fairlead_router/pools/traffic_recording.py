@@ -32,7 +32,7 @@ _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Served(NamedTuple):
-    """The service of a request by an engine: the target, the time at which the request was sent to it, and the seconds
+    """The work of an engine on a request: the target, the time at which the request was sent to it, and the seconds
     until the first token and until the end. The seconds are None unless a single engine served the request and its
     first token was seen.
     """

@@ -18,8 +18,8 @@ MOST_BYTES = SchedulerSettings().held_bytes
 
 
 class WaitingRoom:
-    """The waiting direct requests of one pool. `others`: returns the demand of the requests that wait in the scheduler.
-    A request whose task is cancelled leaves the room at once.
+    """The waiting direct requests of one pool. `others`: returns the number, the prompt tokens and the body bytes of
+    the requests that wait in the scheduler. A request whose task is cancelled leaves the room at once.
     """
 
     __slots__ = ("_bytes", "_holding", "_others", "_outlook", "waiters")
@@ -40,7 +40,9 @@ class WaitingRoom:
         self._holding, self._outlook = table.holding, table.outlook
 
     def held(self) -> HeldDemand:
-        """Return the demand of all requests, direct and routed, that wait until the pool has an instance."""
+        """Return the number and the prompt tokens of all requests, direct and routed, that wait until the pool has an
+        instance.
+        """
         others = self._others()
         return HeldDemand(requests=others.requests + len(self), prompt_tokens=others.prompt_tokens)
 
@@ -50,8 +52,8 @@ class WaitingRoom:
         return len(self) + others.requests < self._holding.held_requests and self._bytes + others.body_bytes + body_bytes <= MOST_BYTES
 
     def make_room(self) -> None:
-        """Refuse the newest direct requests until the others fit, because the scheduler may have more waiting requests
-        now.
+        """Refuse the newest direct requests until the remaining requests are within the limits. This may be necessary
+        when more requests wait in the scheduler.
         """
         others, most = self._others(), self._holding.held_requests
         while self.waiters and (len(self) + others.requests > most or self._bytes + others.body_bytes > MOST_BYTES):

@@ -114,10 +114,9 @@ class StreamReader:
         self._before = _NEVER
         self._after = b""
         self._quotes = 0
-        """Number of quotation marks in `_before` and `_after` together."""
+        """Number of quotation marks in `_before` and `_after`, the bytes before and after the text of a known event."""
         self._around = len(_NEVER)
-        """Number of bytes in `_before` and `_after` together; 0 for events that are compared only by their beginnings.
-        """
+        """Number of bytes in `_before` and `_after`; 0 if events are compared only by their beginnings."""
         self._learned = 0
         self._knows_plain = dialect is _OPENAI
         """Whether events are compared with `_PLAIN`, the pattern of an event that need not be decoded."""
@@ -190,8 +189,8 @@ class StreamReader:
 
     @property
     def counted(self) -> tuple[int, int] | None:
-        """The engine's count of output tokens, and the number of events with these tokens. None if the engine's newest
-        count does not include all content so far.
+        """The engine's newest count of output tokens, and the number of events that brought these tokens. None if the
+        count does not include all content so far, or if there is no count.
         """
         told, deltas = self._spoken.figures.output_tokens, self._spoken.deltas
         return None if told is None or self._spoken.told_at != deltas else (told, deltas)
@@ -503,12 +502,12 @@ _LONG_FIELDS = (*_Document.__struct_fields__, "role", "background", "detail")
 _LONG_PLACES = (*_LONG_FIELDS, *sorted(NO_PLACE.difference(_LONG_FIELDS)))
 _LONG = msgspec.json.Decoder(msgspec.defstruct("_Long", [(name, msgspec.Raw, msgspec.Raw()) for name in _LONG_PLACES]))
 _AROUND_MEMBER = 6
-"""Maximum number of bytes around the name and value of a member, if the document is on one line: quotes, colon, comma
-and blanks.
+"""For each member of a document on one line, at most this many bytes belong neither to the name nor to the value:
+quotes, colon, comma and blanks.
 """
 _LONG_BYTES = 65_536
-"""Size in bytes above which a document, or a field of it, is not decoded as a whole, because each small value takes a
-microsecond.
+"""A document, or a field of a document, with more bytes than this is not decoded as a whole, because decoding takes a
+microsecond for each small value in it.
 """
 _MOST_MARKS = 20_000
 """Maximum number of strings and lists in a long document that is not strict JSON. A document with more is not read."""
@@ -516,8 +515,8 @@ _GIVEN_UP, _CUT = "its finish_reason is error or abort: the engine gave up", "th
 _GAVE_UP = re.compile(rb'"finish_reason"\s*:\s*"(?:error|abort)"')
 _ENDED = re.compile(rb'"finish_reason"\s*:\s*"[^"]')
 _LONGEST_REASON = 64
-"""Number of bytes of a piece that are searched again with the next piece, so that a match of `_GAVE_UP` across both is
-found.
+"""Number of bytes at the end of a piece that are searched again, together with the next piece. Otherwise a match of
+`_GAVE_UP` would be missed if it began in one piece and ended in the next.
 """
 _BILLED = ("input_tokens", "image_tokens")
 _NO_CHOICES = (b"", b"null", b"[]")
@@ -574,7 +573,9 @@ def _read_long(body: bytes, *, has_input: bool) -> WholeAnswer:
 
 
 def _small(value: bytes, *, is_large: bool) -> Any:
-    """Return the decoded value of a field. If the value is too long, return a value that is not empty."""
+    """Return the decoded value of a field. For a value that is too long to decode, return another value that is not
+    empty.
+    """
     if len(value) <= _LONG_BYTES:
         return decoded(value)
     return [0] if is_large else "too long to be read"
@@ -648,8 +649,8 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
 
 
 class LongAnswer:
-    """Reads an unstreamed answer that is too long to buffer while it passes. Call `feed` with each piece; then read the
-    results. `has_input`: whether the request has input; if not, an empty list is a valid answer.
+    """Reads an unstreamed answer piece by piece, because it is too long to buffer. Call `feed` with each piece; then
+    read the results. `has_input`: whether the request has input; if not, an empty list is a valid answer.
     """
 
     __slots__ = ("_gave_up", "_has_input", "_seam", "_squeezed")

@@ -23,8 +23,8 @@ MOST_TEXT = 1024 * 1024
 continued by another engine.
 """
 SETTLED_BYTES = 128 * 1024
-"""Number of bytes of kept pieces above which the next check parses them. After that only the text is kept, which takes
-a fiftieth of the bytes of its events.
+"""If the kept pieces have more than this many bytes, the next check parses them. Then only their text is kept, which
+has a fiftieth of the bytes.
 """
 
 _TEXT = re.compile(rb'"(?:content|text)" ?: ?"([^"\\]+)"')

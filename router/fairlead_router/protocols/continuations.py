@@ -117,7 +117,7 @@ _OF_SAMPLING = ("model", "temperature", "top_p", "top_k", "watermarking", "vllm_
 
 def why_not(document: Document, dialect: Dialect, sent: AnswerSoFar, engine_type: str) -> Uncarried | None:
     """Return the reason why no other engine can continue this answer; None if another engine can. If the answer has no
-    content yet, the request can always be sent again, unless it depends on the state of one engine.
+    content yet, another engine can always get the request again, unless the request depends on the state of one engine.
     """
     if _rests_on_engine(document):
         return Uncarried.ENGINE_STATE
@@ -264,8 +264,8 @@ def rest(
 
 
 def _limited(document: Document, dialect: Dialect, given_tokens: int) -> tuple[dict[str, Any], bool]:
-    """Return the request's limits of the answer's tokens, reduced by the tokens that the client has received, and
-    whether no tokens are left.
+    """Return the fields of the request that limit the number of the answer's tokens, with the tokens that the client
+    has received subtracted. Also return whether no tokens are left.
     """
     changes: dict[str, Any] = {}
     limits = [field for field in _LIMITS[dialect] if document.get(field) is not None]
@@ -341,7 +341,9 @@ def _with_text(content: object, text: str) -> object:
 
 
 def _input(given: object, sent: AnswerSoFar) -> list[Any]:
-    """Return a response's input, its complete output items, and the text so far as a message in progress."""
+    """Return the input of the request for the rest of a response. It consists of the client's input, the complete
+    output items, and the text so far as a message in progress.
+    """
     assert isinstance(sent, ResponseSoFar)
     items = list(given) if isinstance(given, list) else [{"type": "message", "role": "user", "content": given}]
     part = {"type": "output_text", "text": sent.text, "annotations": []}

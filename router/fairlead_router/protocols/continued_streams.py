@@ -78,7 +78,9 @@ class ChunkRest(Continued):
         return b"data: " + encoded(document) + b"\n\n"
 
     def _go_on(self, choice: Any) -> bool:
-        """Return whether the choice has anything that the client has not received yet. Removes its other parts."""
+        """Return whether the choice has anything that the client has not received yet. Parts that the client has
+        received are removed from the choice.
+        """
         if not isinstance(choice, dict):
             return True
         delta, ends = choice.get("delta"), bool(choice.get("finish_reason"))
@@ -101,8 +103,8 @@ _NO_CONTENT = frozenset({"index", "logprobs", "finish_reason", "stop_reason", "p
 
 
 def _count_whole(usage: Event, rest: Rest, prompt: str, output: str, details: str) -> None:
-    """Change the token counts of a rest to the counts of the whole answer: the `given_tokens`, which were prompt in the
-    request for the rest, count as output.
+    """Change the token counts in `usage` from the counts of the rest to the counts of the whole answer. The engine
+    counted the `given_tokens` as prompt, because they were in the prompt for the rest; now they count as output.
     """
     if type(usage.get(prompt)) is int:
         usage[prompt] = max(0, usage[prompt] - rest.given_tokens)

@@ -61,7 +61,9 @@ _HEADER = 48
 rate of a WAV file.
 """
 _JPEG_HEADER = 65_536
-"""Number of base64 characters of a JPEG in which its size is searched; the size comes after the metadata."""
+"""Number of base64 characters at the beginning of a JPEG in which the picture's size is searched. The size comes after
+the metadata, which may be long.
+"""
 
 
 def medium(part: Mapping[str, Any], most_bytes: int = MOST_AUDIO_TOKENS * BYTES_PER_TOKEN) -> tuple[str, bytes]:

@@ -30,7 +30,7 @@ _HOLDERS = frozenset({"extra_args", "extra_body", "nvext", "sampling_params", "v
 """Objects in a body whose fields an engine, or software in front of it, treats like fields of the request."""
 
 _ADDRESSES = ("___prefill_addr_", "___decode_addr_")
-"""Marks in a request id that are followed by the address of a peer, which vLLM's P2P connector reads."""
+"""Marks in a request id that are followed by the address of a peer. vLLM's P2P connector reads the address there."""
 
 _IDS = ("request_id", "rid")
 _WATCHED = PEER_FIELDS | _HOLDERS | set(_IDS)

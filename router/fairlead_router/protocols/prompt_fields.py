@@ -61,9 +61,9 @@ _TABLE: tuple[tuple[Fate, str, str], ...] = (
     (Fate.RENDERS, "SGLang: openai/protocol.py, read by the encoders of some models", "thinking task"),
     (Fate.RENDERS, "SGLang: openai/serving_chat.py; ids in the place of the messages", "input_ids"),
     (Fate.RENDERS, "vLLM: anthropic/serving.py _convert_system_message", "system"),
-    (Fate.RENDERS, "vLLM: anthropic/serving.py _handle_output_config; of it the effort alone", "output_config"),
+    (Fate.RENDERS, "vLLM: anthropic/serving.py _handle_output_config, which renders only the effort", "output_config"),
     (Fate.RENDERS, "vLLM: openai/responses/utils.py construct_input_messages", "input instructions previous_input_messages"),
-    (Fate.RENDERS, "vLLM: openai/responses/protocol.py build_chat_params; of it the effort alone", "reasoning"),
+    (Fate.RENDERS, "vLLM: openai/responses/protocol.py build_chat_params, which renders only the effort", "reasoning"),
     (Fate.RENDERS, "both: the text or ids themselves; SGLang's code template for what follows", "prompt prompt_embeds suffix"),
     (Fate.ROOTS, "vLLM: v1/core/kv_cache_utils.py; SGLang: openai/serving_base.py, of the radix tree", "cache_salt extra_key lora_path"),
     (
@@ -109,7 +109,7 @@ _TABLE: tuple[tuple[Fate, str, str], ...] = (
     ),
     (
         Fate.IGNORED,
-        "both: the reports of the answer beside its text",
+        "both: what an answer reports in addition to its text",
         "logprobs top_logprobs logprob_token_ids include_reasoning separate_reasoning stream_reasoning stream_interval "
         "skip_special_tokens spaces_between_special_tokens return_tokens_as_token_ids return_token_ids return_prompt_token_ids "
         "return_token_offsets return_hidden_states return_routed_experts routed_experts_prompt_start routed_experts_start_len "

@@ -98,8 +98,8 @@ def _dropped(
 
 
 SENDS_AGAIN = b"x-should-retry"
-"""The header by which a server lets the SDKs of OpenAI and Anthropic send a request again or not. Without the header,
-these SDKs repeat a request twice after a 408, 409, 429 or 5xx (`_base_client.py` of both).
+"""The header by which a server decides whether the SDKs of OpenAI and Anthropic send a request again. Without the
+header, these SDKs repeat a request twice after a 408, 409, 429 or 5xx (`_base_client.py` of both).
 """
 
 

@@ -103,8 +103,8 @@ as decoding.
 """
 _ROWS = (b"]" * 200, b"}" * 200, b"]}" * 100)
 _APART = 66
-"""Distance in bytes between the samples that are taken of a body. A row of `_ROWS` has at least three samples, which
-are the same bracket.
+"""Distance in bytes between the bytes of a body that are examined first. At least three of them lie in each row of
+`_ROWS` that the body contains, and these are the same bracket.
 """
 
 
@@ -201,7 +201,8 @@ def _answers(document: Document, endpoint: Endpoint, *, stream: bool) -> int:
     """Return the number of answers that the request asks for: `n` for each prompt, in protocols with `n`. A chat has
     one prompt.
 
-    A value that engines refuse counts as 1. `best_of` counts too, except for a `stream`, because it cannot be streamed.
+    A value that engines refuse counts as 1. `best_of` counts like `n`, except for a `stream`, because engines cannot
+    stream with `best_of`.
     """
     if not endpoint.several and not (endpoint.streams and endpoint.dialect is Dialect.OPENAI):
         return 1
@@ -236,7 +237,9 @@ side-cars may set them.
 """
 
 OVERRIDE_PREFIX = b"x-override-"
-"""The prefix of headers from which an SGLang may take fields of the body: the address of a peer, a rank, a priority."""
+"""The prefix of headers from which an SGLang engine may take fields of the body: the address of a peer, a rank, a
+priority.
+"""
 SYSTEM_PREFIXES = (b"x-fairlead-", OVERRIDE_PREFIX)
 """Prefixes of further headers that are treated like `SYSTEM_HEADERS`."""
 
@@ -296,8 +299,8 @@ _PASSED, _CREDENTIALS, _DROPPED, _READ = range(4)
 
 @lru_cache(maxsize=1024)
 def _fate(name: bytes) -> int:
-    """Return the treatment of a client's header by its name. `_READ`: the router reads the header and does not pass it
-    on.
+    """Return the treatment of the client's header with this name: `_PASSED`, `_CREDENTIALS`, `_DROPPED` or `_READ`.
+    With `_READ`, the router reads the header and does not pass it on.
     """
     if name in (b"connection", b"x-request-id", ADAPTER_HEADER):
         return _READ

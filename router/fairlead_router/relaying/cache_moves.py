@@ -1,10 +1,11 @@
 """Copies KV blocks from one instance to another, in pools whose engines support it (`spec.engine.kvTransfer`).
 
-A copy uses the handshake of vLLM's NixlConnector with `kv_role: kv_both`, between instances of one role. The *source*
-gets the request for one token with `do_remote_decode`, computes it from its cache and responds with the location of its
-blocks. The *target* gets the same request for one token together with that response, and fetches the blocks. They are
-then ordinary blocks of its prefix cache. At last the target gets the client's own request unchanged, and finds the
-blocks cached. So a copy that fails or exceeds its time limit costs only time.
+A copy uses the handshake of vLLM's NixlConnector with `kv_role: kv_both`, between instances of one role. The request is
+first sent to the *source*, for one token and with `do_remote_decode`. The source computes the token with its cached
+blocks, and responds with the location of these blocks. Then the *target* gets the request for one token together with
+that response, and fetches the blocks. They are then ordinary blocks of its prefix cache. At last the target gets the
+client's own request unchanged, and finds the blocks cached. So a copy that fails or exceeds its time limit costs only
+time.
 
 A copy is also possible without a waiting request. `CacheMoves.move` needs only the prompt of an earlier request, and
 two instances.
@@ -44,8 +45,9 @@ logger = logging.getLogger(__name__)
 
 
 class PromptToMove(NamedTuple):
-    """The two requests for one token that copy the KV blocks of a prompt. `naming`: the request with which the source
-    names the blocks. `fetching`: makes, from the source's response, the request with which the target fetches them.
+    """The two requests for one token that copy the KV blocks of a prompt. `naming`: the request to which the source
+    responds with the location of its blocks. `fetching`: makes, from that response, the request with which the target
+    fetches the blocks.
     """
 
     naming: Leg
@@ -87,8 +89,8 @@ class CacheMoves:
         self._now = now
 
     async def bring(self, call: Call, pool: Pool, ticket: Ticket, dispatch: Dispatch, seconds_left: float) -> CacheTransfer:
-        """Let the instance of a dispatched request fetch the blocks that the scheduler's decision assumes, before the
-        request is sent. Report the result to the scheduler, and return it. The request can be sent even if the copy has
+        """Before a dispatched request is sent, let its instance fetch the KV blocks that the scheduler's decision says
+        it shall fetch. Report the result to the scheduler, and return it. The request can be sent even if the copy has
         failed.
         """
         assert dispatch.transfer_from is not None
@@ -112,9 +114,9 @@ class CacheMoves:
         """Copy the KV blocks of a prompt from the instance `source` to the instance `target` of the pool, within this
         number of seconds. Raises only CancelledError.
 
-        `passes`: whether the prompt's headers have the client's credentials, if the pool passes credentials. The
-        result's `tokens` are the tokens in the blocks that the source named, including blocks that the target already
-        had.
+        `passes`: whether the prompt's headers include the client's credentials, which only a pool that passes
+        credentials gets. The result's `tokens` are the tokens in the blocks that the source named, including blocks
+        that the target already had.
         """
         began = self._now()
         fate, tokens, why = CacheFate.MOVED, 0, ""

@@ -65,13 +65,13 @@ class Change(NamedTuple):
     asked: bytes
 
     def undone(self, body: bytes) -> bytes:
-        """Return the body without the change. Later changes behind it are kept."""
+        """Return the body without this change. Other changes, at later positions in the body, are kept."""
         return b"".join((body[: self.at], self.given, memoryview(body)[self.at + len(self.asked) :]))
 
 
 class Leg(NamedTuple):
-    """The request for a call that one of two instances gets: `head` without `host` and the final empty line, and
-    `body`.
+    """A request that is made from a call for one of two instances: its `head` without `host` and the final empty line,
+    and its `body`.
     """
 
     head: bytes
@@ -149,8 +149,8 @@ class Call:
         begun.
         """
         self.stays_until = 0.0
-        """The Unix time before which the router does not check again whether another instance can continue the answer
-        of a draining instance.
+        """Until this Unix time, the router does not check again whether another instance can continue the answer, even
+        if the answer's own instance drains.
         """
         self.losses = 0
         """Number of engines that were lost while they had the call, or that failed in the middle of its answer."""
@@ -159,8 +159,8 @@ class Call:
         """Number of tokens of the answer at the last `sweep`."""
         self.connection: UpstreamConnection | None = None
         self.give_up: Callable[[float], None] | None = None
-        """A function that ends the call's wait for a dispatch, so that the call is refused. None while it does not
-        wait.
+        """While the call waits for a dispatch: a function that ends the wait, so that the call is refused. None
+        otherwise.
         """
         self.gone = False
         self.task: asyncio.Task[None] | None = None
@@ -305,8 +305,8 @@ class Calls:
         return UpstreamFailure("deadline", words, at=connection.address)
 
     def _hangs(self, call: Call, connection: UpstreamConnection) -> bool:
-        """Return whether the call must stop waiting, because its engine is stalled. If a part of the answer has
-        arrived, it must stop if no further piece arrives. Otherwise it must stop if another engine can answer.
+        """Return whether the call must stop waiting, because its engine is stalled. A call that has received a part of
+        the answer stops if no further piece arrives. Any other call stops if another engine can answer.
         """
         stall = self._silences.stalls.get(connection.address)
         if stall is None or not stall.concerns(_rank(call, connection.address)):

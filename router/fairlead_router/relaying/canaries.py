@@ -1,5 +1,5 @@
-"""Sends canaries, which are requests for one token to idle engines, where the pool allows it. Only a request shows
-whether an idle engine hangs. Without a canary, the next client's request would be the first to hang.
+"""Sends canaries, which are requests for one token to idle engines, where the pool allows it. An idle engine that hangs
+can be recognised only by a request. Without canaries, this would be the request of a client.
 
 Each data-parallel rank of an engine gets its own canary. A stalled engine gets canaries too, so that no client's
 request is needed to see that it works again.

@@ -141,7 +141,9 @@ class CarryingOn:
         return None
 
     def may_hand_over(self, call: Call, pool: Pool) -> bool:
-        """Return whether another instance can probably continue the answer, whose engine still works."""
+        """Return whether another instance can probably continue the answer of a call. The call's own engine still
+        works.
+        """
         refused_at = self._refused.get((pool.key, call.dialect))
         if refused_at is not None and self._now() - refused_at < REFUSED_SECONDS:
             return False
@@ -329,7 +331,8 @@ class HandOvers:
 
     def _hand_over(self, call: Call, draining: dict[tuple[str, str], Pool], now: float) -> bool:
         """Hand over the answer of a call if it must leave its instance and another instance can continue it. Return
-        whether this was checked.
+        True if the call's request was examined for this. The time for the examination grows with the size of the
+        request.
         """
         ticket, connection = call.ticket, call.connection
         if ticket is None or connection is None:

@@ -45,8 +45,8 @@ class PriorityPlaces:
     by_header: frozenset[str] = frozenset({_MESSAGES, _UNKNOWN})
 
     def body(self, body: bytes, parsed: ParsedRequest, endpoint: Endpoint, priority: int) -> bytes:
-        """Return the body with the priority of its class. `parsed` was made from this body. The body is unchanged if
-        the client wrote no priority and the engine needs no priority in the body.
+        """Return the body with the `priority` of the request's class. `parsed`: the parsed request in this body. The
+        body is unchanged if the client wrote no priority and the engine needs no priority in the body.
         """
         document = parsed.document
         if _FIELD not in document and not (endpoint.path in self.fields and (priority or self.zero)):

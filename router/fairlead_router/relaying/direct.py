@@ -204,8 +204,8 @@ class DirectRelay:
         return found
 
     async def _first_instance(self, call: Call, pool: Pool, tried: list[str]) -> str | None:
-        """Wait for an instance, and return it, because the pool has no instance to try. None if no instance has come in
-        time, or if instances were tried already.
+        """Wait until the pool has an instance, and return it; None if no instance has come in time. If instances were
+        tried already, return None at once.
         """
         if tried:
             return None

@@ -36,8 +36,8 @@ class DividedCall:
         self._asking = asking
         self._now = now
         self._prefilled_on = ""
-        """The prefill instance whose KV blocks of the prompt can still be used, because no instance can have fetched
-        them yet. "" if there is none.
+        """The prefill instance that has computed the prompt and still has the KV blocks for it, because no decode
+        instance can have fetched them. "" if there is no such instance.
         """
         self._blocks: bytes | None = None
         self.handed_over_at = 0.0

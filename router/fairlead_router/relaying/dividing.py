@@ -76,9 +76,8 @@ def sidecars_divide(path: str, document: Document) -> bool:
 
 
 def prefill_leg(call: Call, document: Document, transfer: object = _ASKED) -> Leg:
-    """Return the request for the prefill instance. `document` is the call's decoded body. The default `transfer`
-    requests the location of the blocks. With another value, the request lets an instance fetch the blocks at this
-    location.
+    """Return the request for the prefill instance. `document`: the call's decoded body. `transfer`: by default, it asks
+    for the location of the KV blocks. If it is itself a location, the instance fetches the blocks from there.
     """
     limits = _LIMITS[call.dialect]
     asked: dict[str, Any] = {field: 1 for field in limits if field in document}

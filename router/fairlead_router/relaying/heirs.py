@@ -45,11 +45,11 @@ from fairlead_router.relaying.proxying import Proxy
 LOOK_SECONDS = 0.25
 COPIES_LOOK_SECONDS = 1.0
 BLINK_SECONDS = 5.0
-"""Seconds for which an instance that has stopped accepting requests without draining may accept them again. After that,
-it counts as leaving.
+"""If an instance stops accepting requests without draining, it counts as leaving only after this many seconds. Until
+then it may accept requests again.
 """
 SAVED_SECONDS = 2.0
-"""Seconds of the budget that can accumulate unused."""
+"""Unused tokens of the hand-over budget are saved for later, at most the tokens of this many seconds."""
 _LENGTH = re.compile(rb"^content-length: \d+\r\n", re.MULTILINE)
 _ID = re.compile(rb"^x-request-id: [^\r\n]*\r\n", re.MULTILINE)
 _NEEDLESS = (
@@ -223,8 +223,8 @@ class Heirs:
         return {one for one in away if instance_of(one) in draining or now - account.since[one] >= BLINK_SECONDS}
 
     async def _compute(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> None:
-        """Let the session's heir compute the prompt. The prompt's tokens were already taken from the budget; the tokens
-        that the heir had cached are returned to it.
+        """Let the session's heir compute the prompt. All tokens of the prompt were already taken from the budget; the
+        budget gets back the tokens that the heir had cached.
         """
         prompt.given_up = True  # however that ends, but for an instance that computes it
         left, call, request = prompt.instance, *self._again(pool, account, prompt)
@@ -358,8 +358,8 @@ def _fetches(account: _Account, prompt: KeptPrompt) -> bool:
 
 
 def _hands_on(pool: Pool, revision: str, source: str) -> bool:
-    """Return whether heirs can fetch blocks from the leaving target `source`, which has this revision. It must still
-    exist, and the engine of an heir must have the same layout of KV blocks.
+    """Return whether heirs can fetch blocks from the leaving target `source`. Two conditions must hold: the target
+    still exists, and the engine of an heir has the same layout of KV blocks as an engine of this `revision`.
     """
     if not pool.moves_caches or source not in pool.addresses:
         return False
@@ -372,8 +372,8 @@ def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
     """Return the instances among which the heir is chosen, for a session that leaves an instance of the revision
     `left`.
 
-    These are the instances that stay in the pool and have another revision. If they could not serve the session alone,
-    these are all instances that stay. None if all accepting instances may be chosen.
+    These are the instances that stay in the pool and have another revision. If they could not serve the session without
+    other instances, return all instances that stay instead. None if all accepting instances may be chosen.
     """
     accepting = [entry for entry in pool.table.instances if entry.accepting]
     stay = [entry for entry in accepting if entry.stays]

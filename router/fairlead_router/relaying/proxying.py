@@ -199,8 +199,8 @@ class Proxy:
     def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal | None:
         """Return the scheduler's next decision after a failure.
 
-        If the request's total time is over, end its ticket and return None. A retry would be useless, because the
-        client does not wait any longer, and the session would leave an instance that may work.
+        If the request's total time is over, end its ticket and return None. A retry would have two faults: the client
+        does not wait any longer, and the session would move away from an instance that may work.
         """
         now = self._now()
         call.losses += failure.kind == "lost"
@@ -334,8 +334,8 @@ class Proxy:
         return await self._pass(exchange, reader, StreamPassage(reader, exchange.connection, exchange.client, beginnings, self._now, keep))
 
     async def _stream_rest(self, exchange: Exchange) -> Dispatch | None:
-        """Pass on the rest of an answer whose first part came from another engine. Return the dispatch to another
-        instance if this engine breaks off too and the answer can be continued; None if the answer is over.
+        """Pass on the rest of an answer whose first part came from another engine. If the rest breaks off too and can
+        be continued, return the dispatch to the next instance; None if the answer is over.
         """
         call, connection, kept, carried = exchange.call, exchange.connection, exchange.call.kept, exchange.call.rest
         assert kept is not None

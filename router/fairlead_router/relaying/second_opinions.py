@@ -1,9 +1,9 @@
 """Second opinions: if one engine refuses a request as invalid (4xx), another engine gets the request too.
 
-If an engine refuses because it lacks a model that the pool declares, another engine is always tried: either only this
-engine lacks the model, or all engines do. Most other refusals are justified. An engine refuses without computing, so a
-second opinion costs little. Nevertheless, a budget of the pool limits second opinions. The second engine's answer
-decides: if it is not a refusal, the first engine's refusal counts as that engine's failure.
+If an engine refuses because it lacks a model that the pool declares, another engine is always tried, because it may
+have the model. Most other refusals are justified. An engine refuses without computing, so a second opinion costs
+little. Nevertheless, a budget of the pool limits second opinions. The second engine's answer decides: if it is not a
+refusal, the first engine's refusal counts as that engine's failure.
 """
 
 from __future__ import annotations

@@ -126,9 +126,9 @@ def without_credentials(head: bytes) -> bytes:
 
 
 def refuse_engine_faults(connection: UpstreamConnection, *, credentials: bool) -> None:
-    """Raise UpstreamFailure if the client must not get the response, because of its status.
+    """Raise UpstreamFailure if the response has a status that the client must not get.
 
-    These statuses are 5xx, 429, redirects (their target is not trusted), and a demand for credentials (401, 403) if the
+    Such statuses are 5xx, 429, redirects (their target is not trusted), and a demand for credentials (401, 403) if the
     engine does not get the client's credentials.
     """
     status = connection.status

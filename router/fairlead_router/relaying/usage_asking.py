@@ -24,8 +24,8 @@ from fairlead_router.relaying.sending import Sender
 _OPENAI: Final = Dialect.OPENAI
 
 ASKED_AGAIN_SECONDS = 600.0
-"""Seconds for which requests to an engine that refused the option do not get it. After that it is tried again, because
-another engine may have got the address.
+"""If an engine refuses the option, requests to its address do not get the option for this many seconds. Then the option
+is tried again, because another engine may have got the address.
 """
 
 _FIELD = "stream_options"
@@ -110,7 +110,9 @@ class UsageAsking:
 
 
 async def _names_the_option(connection: UpstreamConnection) -> bool:
-    """Return whether a refusal is about the option that requests usage. If it is not, its body can be read again."""
+    """Return whether a refusal is about the option that requests usage. If the result is False, the refusal's body can
+    be read again from the connection.
+    """
     answer = bytearray()
     while len(answer) <= _REFUSAL_BYTES and (piece := await connection.read()):
         answer += piece

@@ -42,11 +42,13 @@ LANES = (Cargo.HISTORY, Cargo.SAMPLES, Cargo.SAMPLES)
 POST_BATCHES = 1_000
 """Maximum number of consecutive batches in one post."""
 ATTEMPTS_AT_A_FAULT = 5
-"""Number of times that the API responds to a batch with an error of its own (500) before the batch is moved aside. Only
-a batch among others that the API accepts is moved aside.
+"""A batch is moved aside after the API has responded to it this many times with an error of its own (500). It is moved
+only if the API accepts a post without it, because then the batch, and not the API, causes the error.
 """
 PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR})
-"""Errors of reading a file for which the file is not at fault, because the process has no descriptor or memory left."""
+"""Errors of reading a file that are temporary and not caused by the file: for example, the process has no descriptor or
+memory left.
+"""
 SHORTEST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -54,7 +56,7 @@ LONGEST_PAUSE_SECONDS = 5.0
 @dataclass(slots=True, kw_only=True)
 class Lane:
     """The state of one lane, which sends history or samples. `most_batches`: the maximum number of batches in the next
-    post. `faults`: the number of times that the current single batch has failed.
+    post. `faults`: the number of failures of the batch that is now sent alone.
     """
 
     cargo: Cargo
@@ -108,8 +110,8 @@ LOOK_SECONDS = 0.2
 stop waiting for an instance.
 """
 LEARNED_SECONDS = 0.9
-"""Minimum number of seconds between two computations of the measured figures. A computation examines hundreds of
-observations, and under load there is a post after each collection of records.
+"""Minimum number of seconds between two computations of the measured values for a report (`learnt_figures`). A
+computation examines hundreds of observations, and under load there is a post after each collection of records.
 """
 
 logger = logging.getLogger(__name__)
@@ -159,8 +161,8 @@ class Delivery:
         """The acknowledgements of tables that the API last received."""
         self._told_holding: frozenset[PoolKey] = frozenset()
         self._learned: tuple[tuple[Acknowledgement, ...], float, tuple[LearntFigure, ...]] = (), -inf, ()
-        """From the last computation of the measured figures: the tables that were acknowledged then, the time, and the
-        figures.
+        """The last computation of the measured values (`learnt_figures`): the tables that were acknowledged then, the
+        time of the computation, and the values.
         """
         self._heard = asyncio.Event()
         """An event that is set when the API has responded, so that the offset of its clock is known."""
@@ -315,8 +317,8 @@ class Delivery:
         )
 
     def _learnt_figures(self, now: float) -> tuple[LearntFigure, ...]:
-        """Return the measured figures, which are at most `LEARNED_SECONDS` old. They are based on hundreds of requests,
-        so they change slowly.
+        """Return the measured values of all pools, computed at most `LEARNED_SECONDS` ago. They are based on hundreds
+        of requests, so they change slowly.
         """
         tables, (known, computed_at, figures) = self._pools.acknowledgements(), self._learned
         if tables != known or not 0 <= now - computed_at < LEARNED_SECONDS:

@@ -18,9 +18,11 @@ from fairlead_router.pools.pool import Pool
 
 
 def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
-    """Yield the figures for the whole pool and for each instance in the table. Yields nothing if nothing was measured.
+    """Yield the measured values for the whole pool and for each instance in the table. Yields nothing if nothing was
+    measured.
 
-    Also records the time since which a figure for the pool has been wrong by more than half.
+    For the whole pool, also records the time since which the value in use has differed from the observed value by more
+    than half.
     """
     for figure in _figures(pool, now):
         if figure.instance is not None:
@@ -69,7 +71,9 @@ def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
 
 
 def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigure:
-    """Return the figure with its measured value. `parts`: the instance's number of ranks, which contribute equally."""
+    """Return the figure with the measured value of `known`; unchanged if `known` was not measured. `known` is the value
+    of one of the instance's ranks, which is multiplied by their number, `parts`.
+    """
     if known.source is not Source.MEASURED or known.value is None:
         return figure
     spread = known.spread
@@ -138,8 +142,9 @@ def known_caches(
     readings: Mapping[tuple[str, str], Sequence[EventReading]],
     beliefs: Mapping[tuple[str, str], Belief],
 ) -> Iterator[KnownCache]:
-    """Yield the facts about the caches of those instances of the pool that publish KV events or have reported cached
-    tokens. `beliefs`: predicted and reported cached tokens, keyed by instance and basis of the prediction.
+    """Yield facts about the caches of the pool's instances. Instances that neither publish KV events nor have reported
+    cached tokens are left out. `beliefs`: predicted and reported cached tokens, keyed by instance and basis of the
+    prediction.
     """
     for instance in instances:
         ranks = readings.get((str(pool), instance), ())

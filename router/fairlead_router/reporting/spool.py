@@ -45,7 +45,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpooledBatch:
-    """A batch that was added to the spool at `written_at`. The batches of a cargo are sent in the order of `sequence`.
+    """A batch that was added to the spool at `written_at`. `cargo`: the kind of its records, history or samples. The
+    batches of one kind are sent in the order of `sequence`.
 
     `api_ahead`: for a batch of an earlier process, the seconds by which the API's clock was ahead of that process's
     clock; 0.0 if that process never received the API's time. None for a batch of this process.
@@ -69,8 +70,8 @@ class SpooledBatch:
 class Spool:
     """The batches in `directory`, which no other process uses. `now` is this process's clock.
 
-    `dropped`: by cargo, the number of records that were deleted without being acknowledged. `aside`: number of batches
-    in the folder `aside`.
+    `dropped`: by kind of records (history or samples), the number of records that were deleted without being
+    acknowledged. `aside`: number of batches in the folder `aside`.
     """
 
     def __init__(self, directory: Path, max_bytes: int, now: Callable[[], float]) -> None:
@@ -127,7 +128,7 @@ class Spool:
         return sum(len(batches) for batches in self._batches.values())
 
     def batches(self, cargo: Cargo) -> tuple[SpooledBatch, ...]:
-        """Return all spooled batches of one cargo, oldest first."""
+        """Return all spooled batches with this kind of records (history or samples), oldest first."""
         with self._lock:
             return tuple(self._batches[cargo].values())
 
@@ -319,7 +320,7 @@ class Spool:
             self._unwritten_bytes -= batch.size
 
     def _lent_samples(self) -> int:
-        """Return the number of bytes of the samples that are lent."""
+        """Return the number of bytes of the batches of samples that are being sent (see `lend`)."""
         return sum(batch.size for batch in self._batches[Cargo.SAMPLES].values() if batch.sequence in self._lent)
 
     def _shrink(self) -> None:

@@ -11,8 +11,8 @@ from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.reporting.spool import Spool
 
 OLD_SECONDS = 30.0
-"""Age in seconds of the oldest unsent batch from which a warning is logged. Also the minimum number of seconds between
-two such warnings.
+"""If the oldest unsent batch is older than this many seconds, a warning is logged. Further warnings follow at least
+this many seconds later.
 """
 
 logger = logging.getLogger(__name__)

@@ -100,8 +100,8 @@ class MemoryShare:
         return True
 
     def take_beside(self, size: int) -> bool:
-        """Reserve `size` further bytes for an optional use. Return False if the remaining memory is kept for requests,
-        which would be refused without it.
+        """Reserve `size` further bytes for an optional use. Return False, and reserve nothing, if so little memory is
+        left that it is kept for requests that need it.
         """
         memory, owner = self._memory, self._owner
         if memory.held + size > memory.soft or (owner is not None and owner.body_bytes + size > SOFT_SHARE * memory.most_each):

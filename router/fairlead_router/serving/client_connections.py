@@ -74,7 +74,7 @@ def answer_lines(problem: BadRequest, standing: Headers) -> bytes:
 
 
 class Cycle(RequestResponseCycle):
-    """One request and its response, like uvicorn's class of this kind.
+    """One request and its response, as uvicorn's protocol uses it.
 
     To save time for each request, two kinds of attributes are set only once, for the class: attributes with the same
     initial value for every request, and attributes that only ASGI's `receive` needs, which is not used here.

@@ -113,8 +113,8 @@ class ClientRequest:
         self._standing = b""
         self._id = b""
         self.explains = False
-        """Whether the client asked to have its routing decision kept, and no header of `accompany` says yet whether it
-        is kept.
+        """Whether the client asked the router to keep its routing decision, and no header from `accompany` says yet
+        whether the router keeps it.
         """
         self._pieces: list[bytes | bytearray] = []
         self._size = 0
@@ -458,7 +458,9 @@ class ClientRequest:
 
     @property
     def unread(self) -> bool:
-        """Whether a part of a body that is passed on as it arrives has not arrived yet."""
+        """Whether the rest of the body still has to arrive. Always False for a body that is not passed on piece by
+        piece.
+        """
         return self._streaming and not self.complete
 
     @property

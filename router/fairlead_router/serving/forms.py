@@ -118,7 +118,9 @@ class PassingForm:
             raise _ambiguous("a part has no line of content, not even an empty one")
         if end < 0:
             if len(held) - start > _HEAD_MOST:
-                raise BadRequest(400, "invalid_form", f"a part of the form has headers of more than {_HEAD_MOST} bytes; send a form")
+                raise BadRequest(
+                    400, "invalid_form", f"a part of the form has headers of more than {_HEAD_MOST} bytes; send shorter headers"
+                )
             return False
         head = bytes(held[start:end])
         if _LONE.search(head):

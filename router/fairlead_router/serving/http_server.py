@@ -69,8 +69,8 @@ class GatewayServer(HttpServer):
                     connection.close_if_idle()
 
     async def _stop_listening(self) -> None:
-        """Accept the connections that wait in the listening socket's queue, and close the socket, which would reset
-        them otherwise.
+        """Close the listening socket. Before that, accept the connections in its queue, because closing the socket
+        would reset them.
         """
         for server in self.servers:
             assert isinstance(server, BoundedServer)

@@ -60,7 +60,7 @@ def caller(headers: Headers) -> Caller | None:
 
 def trace_context(headers: Headers, request_id: str, path: str, model: str | None, *, may_ask: bool) -> TraceContext | None:
     """Return the trace context of a request; None if the caller does not sample its trace. `may_ask`: whether the
-    caller may have routing decisions kept.
+    caller may ask the router to keep routing decisions.
     """
     parent = caller(headers)
     if parent is not None and not parent.is_sampled:

@@ -138,8 +138,8 @@ def otlp_sender(endpoint: str, router: str) -> Send:
 
 
 class _LastWords(logging.Handler):
-    """A log handler that keeps the last message of the logger `theirs`, which belongs to OpenTelemetry's exporter. So
-    the exporter's failures are not logged one by one.
+    """A log handler for `theirs`, the logger of OpenTelemetry's exporter. It replaces the logger's other handlers and
+    keeps only the last message, so that the exporter's failures are not logged one by one.
     """
 
     def __init__(self, theirs: logging.Logger) -> None:

@@ -1,8 +1,8 @@
 """The router's tracer: makes spans of the requests whose routing decisions are kept.
 
-A trace is exported if and only if the request's decision is kept and stored. A caller that samples its trace has the
-decision kept, with the same permission and limit as for `x-fairlead-explain`. A caller that does not sample its trace
-gets no spans.
+A trace is exported if and only if the request's decision is kept and stored. If a caller samples its trace, the router
+keeps the request's decision, with the same permission and limit as for `x-fairlead-explain`. A caller that does not
+sample its trace gets no spans.
 """
 
 from __future__ import annotations
