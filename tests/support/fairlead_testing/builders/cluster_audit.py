@@ -17,8 +17,8 @@ def an_event(
     uid: str = "uid-1",
     **changes: Any,
 ) -> dict[str, Any]:
-    """Return the audit event of a patch of the pool by `user`. `version` and `generation` are those of the object in
-    the API server's answer.
+    """Return the audit event of a patch of the pool by `user`. In the API server's answer, the object has this
+    `version` and this `generation`.
 
     `generation` is None for a patch of the scale subresource, because a Scale object has no generation.
     """

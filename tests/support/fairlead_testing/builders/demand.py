@@ -43,7 +43,7 @@ def nightly(weekday: int, hour: float) -> float:
 
 
 def around_the_world(weekday: int, hour: float) -> float:
-    """Return the demand of users on three continents: it is never low, and has peaks at nine and at seventeen o'clock."""
+    """Return the demand of users on three continents: it is never low, and peaks at nine and at seventeen o'clock."""
     return 0.4 + 0.3 * _bump(hour, 9, 3) + 0.3 * _bump(hour, 17, 3) - (0.15 if weekday >= 5 else 0.0)
 
 

@@ -121,7 +121,7 @@ def refusals(outcomes: Sequence[Dispatch | Refusal]) -> list[Refusal]:
 
 
 class ScriptedView:
-    """A PoolView with loads, hits and bindings that a test chooses. `hits` maps (request, instance) to cached tokens."""
+    """A PoolView with loads, hits and bindings that a test sets. `hits` maps (request, instance) to cached tokens."""
 
     def __init__(
         self,
@@ -243,7 +243,7 @@ def view_over(loads: Sequence[InstanceLoad], hits: Mapping[str, int] | None = No
 
 
 def load_of(name: str, *, requests: int = 0, pending: int = 0, **counters: Any) -> InstanceLoad:
-    """Return the load of an instance that decodes `requests` requests and has `pending` prompt tokens left to prefill."""
+    """Return the load of an instance that decodes `requests` requests and must yet prefill `pending` tokens of prompts."""
     return InstanceLoad(entry=entry(name), decoding=requests, pending_prefill_tokens=pending, **counters)
 
 

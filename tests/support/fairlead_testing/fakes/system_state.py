@@ -54,8 +54,8 @@ class SaidNo(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Pretence:
-    """Values that replace those of routers' reports in the answers to operators. A value that is None or absent is
-    taken from the reports.
+    """Values that replace the reported ones in the answers to operators. A value that is None or absent is taken from
+    routers' reports.
     """
 
     acknowledges: bool | None = None

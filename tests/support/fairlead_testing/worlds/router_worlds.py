@@ -164,7 +164,7 @@ class ScriptedEngine:
             writer.close()
 
     def _answer_held(self, line: str, writer: asyncio.StreamWriter) -> None:
-        """Answer a request for a stored response. An engine stores only its own responses: those of `i0` have ids that
+        """Answer a request for a stored response. An engine stores only its own responses: the ids of `i0`'s responses
         end in `-i0`.
         """
         response = line.split()[1].removeprefix("/v1/responses/").removesuffix("/cancel").partition("?")[0]

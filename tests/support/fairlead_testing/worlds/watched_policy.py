@@ -134,8 +134,8 @@ def able_to_prefill(view: PoolView, now: float) -> dict[str, InstanceLoad]:
 
 
 def able_to_decode(view: PoolView, now: float) -> dict[str, InstanceLoad]:
-    """Return the instances that may decode after another instance's prefill: those of role decode; if there are none,
-    those of role both.
+    """Return the instances that may decode after another instance's prefill: instances of role decode; if there are
+    none, instances of role both.
     """
     healthy = _healthy(view, now)
     decoding = {name: load for name, load in healthy.items() if load.entry.role is Role.DECODE}

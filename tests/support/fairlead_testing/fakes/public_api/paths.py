@@ -1,4 +1,4 @@
-"""The GET paths and query parameters of the real API, with which those of the fake are compared."""
+"""The GET paths and query parameters of the real API, with which the fake's paths and parameters are compared."""
 
 import re
 from collections.abc import Iterator

@@ -275,7 +275,7 @@ class Pools:
         return as_json(objectives.other(self._clock(), pool, ttft, tpot, float(query.get("percentile", objectives.GOAL))))
 
     async def _predictor(self, request: Request) -> Response:
-        """Answer the trained models of the first pool. The other pools have none, because their policies do not learn."""
+        """Answer the trained models of the first pool. The other pools have none: their policies do not learn."""
         pool = pool_named(request)
         policy = self._world.pool(pool).policy
         learns = pool == str(self._world.pools_known[0])
