@@ -54,7 +54,7 @@ SETTINGS = (ROOMY, SMALL_CACHES, TWO, TWO_SMALL, ROUTER_RESTART, ENGINE_RESTART)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A run of a policy in a pool. `heard` is the delay and loss of KV events; None if routers use their own history."""
+    """A run of a policy in a pool. `heard` is the delay and loss of KV events; None if routers use their history."""
 
     policy: str
     setting: Setting

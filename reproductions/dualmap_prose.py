@@ -244,7 +244,7 @@ def _room(one: Measured, baseline: str) -> str:
 
 
 def _overloaded(both: Sequence[Measured]) -> str:
-    """Return the text about the first rate past saturation. It states only results that both workloads have in common."""
+    """Return the text about the first rate past saturation, with the results that both workloads have in common."""
 
     def share(one: Measured, name: str, figure: str = "attainment") -> float:
         rates = one.same.multiples("dualmap")

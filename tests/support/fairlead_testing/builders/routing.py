@@ -243,7 +243,7 @@ def view_over(loads: Sequence[InstanceLoad], hits: Mapping[str, int] | None = No
 
 
 def load_of(name: str, *, requests: int = 0, pending: int = 0, **counters: Any) -> InstanceLoad:
-    """Return the load of an instance that decodes `requests` requests and must yet prefill `pending` tokens of prompts."""
+    """Return the load of an instance that decodes `requests` requests and has `pending` prompt tokens to prefill."""
     return InstanceLoad(entry=entry(name), decoding=requests, pending_prefill_tokens=pending, **counters)
 
 
