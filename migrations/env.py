@@ -1,7 +1,7 @@
-"""Runs migrations: one transaction each, behind an advisory lock, giving up early instead of blocking the
-tables of a living system.
+"""Runs migrations, each in a transaction of its own, one process at a time. A migration that waits too long for a lock
+gives up, so that it does not block the tables of a running system.
 
-The URL comes from the caller (`config.attributes["url"]`, how the API migrates itself at start) or
+The database's URL comes from the caller (`config.attributes["url"]`, as when the API migrates at its start), otherwise
 from FAIRLEAD_DATABASE_URL.
 """
 
@@ -22,21 +22,23 @@ from fairlead_process.environment import read
 from fairlead_process.starting import one_line_errors
 
 LOCK = 0x6661_6972
-"""Key of the advisory lock (the letters `fair`): one migrating process at a time."""
+"""The key of the advisory lock (the letters `fair`) that lets only one process migrate at a time."""
 
 
 def include_name(name: str | None, kind: str, parents: object) -> bool:
-    """Leaves out the daily partitions, which are made at run time, and Alembic's own table."""
+    """Return whether Alembic compares this object: not a daily partition, because these are made at run time, and not
+    Alembic's own table.
+    """
     return not (kind == "table" and name is not None and is_partition(name))
 
 
 def include_object(found: Any, name: str | None, kind: str, reflected: bool, counterpart: Any) -> bool:
-    """Leaves out columns that only the release before still uses."""
+    """Return whether Alembic compares this object: not a column that only the previous release still uses."""
     return not (kind == "column" and reflected and counterpart is None and (found.table.name, name) in RETIRED)
 
 
 def run_online() -> None:
-    """Migrates a database; only PostgreSQL is supported."""
+    """Migrate a database. Only PostgreSQL is supported."""
     url = context.config.attributes.get("url")
     if not url:
         with one_line_errors("migrations"):

@@ -1,4 +1,6 @@
-"""Gives routers a wrong prefill speed, and compares policies and early rejection with those of the true speed."""
+"""Gives routers a wrong prefill speed, and compares the results of policies and of early rejection with the results at
+the true speed.
+"""
 
 from dataclasses import dataclass
 
@@ -15,9 +17,9 @@ PRESET = preset("dualmap-910b4-qwen7b")
 INSTANCES = 8
 REQUESTS, WARMUP = 1500, 200
 SETTINGS = ((0.5, "Load"), (0.75, "Disabled"))
-"""Pairs of a load and a mode of early rejection.
+"""Pairs of a load (as a multiple of the saturation) and a mode of early rejection.
 
-At half load, a wrong speed shows in refusals. Near saturation it shows in queues.
+At half load, a wrong speed causes refusals. Near saturation it causes queues.
 """
 POLICIES = ("fairlead", "preble", "min-ttft", "ear", "dualmap", "mooncake", "lmetric", "heimdall", "cache-affinity", "least-loaded")
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -26,7 +28,9 @@ BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A policy at a load of the pool, with an assumed speed."""
+    """A run of a policy. `load` is a multiple of the saturation, `belief` the assumed prefill speed as a multiple of
+    the true speed.
+    """
 
     load: float
     mode: str

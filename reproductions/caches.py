@@ -1,5 +1,5 @@
-"""Measures the benefit of engines' KV events over a router's own history: hits, attainment, and how well the blocks
-that routers believe to be cached match those that engines hold.
+"""Compares engines' KV events with a router's own history: hits, attainment, and how well the blocks that routers
+assume to be cached match the blocks that engines hold.
 """
 
 from fairlead_simulator.simulation.kv_events import KvEventQuality
@@ -31,7 +31,7 @@ from reproductions.runs import percent, table
 from reproductions.sections import Context, Section
 
 CHANCE = 0.01
-"""The difference of two hit rates (0-1) up to which it may be chance."""
+"""The maximum difference of two hit rates (0-1) that may be chance."""
 
 
 def write(context: Context) -> str:
@@ -57,7 +57,7 @@ as a share of all cached tokens. Each trial was run once, with seed 0; differenc
 
 
 def everywhere(runs: Runs) -> str:
-    """Return the table of all policies in all settings, with events and with own history."""
+    """Return the table of all policies in all settings, each with KV events and with the router's own history."""
     parts = ["### Own history against events"]
     for setting in SETTINGS:
         rows = []
@@ -121,12 +121,12 @@ def in_time(runs: Runs, trial: Trial) -> float:
 
 
 def exact(runs: Runs, trial: Trial) -> float:
-    """Return the share of requests whose cached tokens the router knew exactly."""
+    """Return the share of requests (0-1) for which the router knew the exact number of cached tokens."""
     return runs[trial].figures.belief_exact or 0.0
 
 
 def off(runs: Runs, trial: Trial) -> float:
-    """Return the error of the router's beliefs about caches, as a share of all cached tokens."""
+    """Return the number of tokens about which the router was wrong, as a share of all cached tokens."""
     return runs[trial].figures.belief_error or 0.0
 
 

@@ -22,7 +22,7 @@ MAX_INPUT = 24_000
 LOAD = 0.6
 POLICIES = ("fairlead", "dualmap", "preble", "lmetric", "heimdall")
 SMALL = 0.5
-"""The KV memory of engines with small caches, as a share of the preset's."""
+"""The KV memory of engines with small caches, as a share of the memory in the preset."""
 
 SOON = KvEventQuality(delay_seconds=0.1)
 DELAYS = (0.0, 0.1, 1.0, 5.0)
@@ -54,7 +54,7 @@ SETTINGS = (ROOMY, SMALL_CACHES, TWO, TWO_SMALL, ROUTER_RESTART, ENGINE_RESTART)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A policy in a pool. `heard` is the quality of the events; None = the router uses its own history."""
+    """A run of a policy in a pool. `heard` is the delay and loss of KV events; None if routers use their history."""
 
     policy: str
     setting: Setting
@@ -65,7 +65,7 @@ Runs = Mapping[Trial, CellResult]
 
 
 def trials() -> tuple[Trial, ...]:
-    """Return every trial of the section, once."""
+    """Return all trials of the section, each once."""
     found = [Trial(policy=policy, setting=setting, heard=heard) for setting in SETTINGS for policy in POLICIES for heard in (None, SOON)]
     qualities = [KvEventQuality(delay_seconds=delay) for delay in DELAYS] + list(LOSSES.values())
     found += [Trial(policy=policy, setting=TWO_SMALL, heard=heard) for policy in ("fairlead", "heimdall") for heard in qualities]

@@ -54,7 +54,7 @@ def write(context: Context) -> str:
 
 
 def _workload(requests: int) -> Workload:
-    """Return sessions of one question each. Each prompt begins with one of the prefixes, which are chosen by Zipf's
+    """Return sessions with one question each. Each prompt begins with one of a few prefixes, which is chosen by Zipf's
     law.
     """
     random, upto, own = Random(0), list(accumulate(1 / (group + 1) for group in range(GROUPS))), GROUPS * PREFIX_BLOCKS

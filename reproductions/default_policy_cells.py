@@ -74,10 +74,10 @@ Outcomes = dict[tuple[float, str], Outcome]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The comparison of our policy with the best others at a rate.
+    """The comparison of our policy with the best other policies at a rate.
 
-    The best others are the one with the highest attainment and, among the policies that tie with it, the one with the
-    lowest P90 TTFT.
+    `best` and `theirs` are the other policy with the highest attainment. `best_p90` is the lowest P90 TTFT among the
+    other policies that tie with it in attainment.
     """
 
     ours: Outcome
@@ -87,7 +87,7 @@ class Verdict:
 
     @property
     def most_in_time(self) -> bool:
-        """Whether no other policy's attainment is more than half a percentage point higher."""
+        """Whether every other policy's attainment is at most half a percentage point higher than ours."""
         return self.ours.attainment >= self.theirs.attainment - TIE
 
     @property
@@ -97,7 +97,7 @@ class Verdict:
 
     @property
     def fast_enough(self) -> bool:
-        """Whether our P90 TTFT of served requests is at most 5 % above that of the best other."""
+        """Whether our P90 TTFT of served requests is at most 5 % above `best_p90`."""
         return self.ours.ttft_p90 <= SLOWER * self.best_p90
 
 

@@ -25,7 +25,7 @@ from reproductions.sections import IMAGES, Context, Section
 
 PLOT = "default-policy-grid.png"
 FAR = 0.05
-"""The difference of goodput (0-1) from which on it counts as far ahead."""
+"""The minimum lead in goodput (0-1) that counts as far ahead."""
 
 
 def write(context: Context) -> str:
@@ -111,7 +111,9 @@ def _conclusion(found: Sequence[Verdict]) -> str:
 
 
 def _why(found: Sequence[Verdict]) -> str:
-    """Return the reasons for lost cells that the figures show, such as the goodput gained for lost first tokens."""
+    """Return the reasons that the figures show for cells in which `fairlead` is behind, such as more goodput at the
+    cost of first tokens in time.
+    """
     told: list[str] = []
     lost = [one for one in found if not one.most_in_time]
     if lost:

@@ -26,8 +26,8 @@ from reproductions.sections import Context
 
 OURS = "fairlead"
 RIVALS = ("min-ttft", "ear", "mooncake", "dualmap", "lmetric", "dynamo", "cache-load-linear", "preble", "least-loaded", "heimdall")
-"""The other policies that use the load of instances. Policies that do not use it are never the best; the section
-`default_policy` has all.
+"""The other policies that consider the load of instances. Policies that do not consider it are never the best; the
+section `default_policy` has all policies.
 """
 LONG_MEDIAN = 16_000.0
 POSSIBLE = 0.8
@@ -41,9 +41,9 @@ QUICK_REQUESTS = 60
 class Setting:
     """A workload and a pool.
 
-    With mix `long`, the generator's median prompt is three times as long, but no prompt alone takes more than 0.8 of
-    the SLO. With mix `impossible`, prompts are the generator's own, however long. `slo` is the target in seconds for
-    the first token, and `mode` is the mode of early rejection.
+    With mix `long`, the generator's median prompt is tripled, but no prompt alone takes more than 0.8 of the SLO. With
+    mix `impossible`, the prompts are the generator's own, even if one alone takes longer than the SLO. `slo` is the
+    target in seconds for the first token, and `mode` is the mode of early rejection.
     """
 
     preset: str
@@ -115,7 +115,7 @@ SPANNING = tuple(
         strict=True,
     )
 )
-"""Nine settings, one for each preset and SLO. In them each preset occurs with each value of the other axes."""
+"""Nine settings, one for each combination of preset and SLO. Each preset occurs with each value of all other axes."""
 
 
 def settings_of(context: Context) -> list[Setting]:
@@ -209,7 +209,7 @@ def run_cell(cell: GridCell, *, quick: bool = False) -> GridRow:
 
 @lru_cache(maxsize=4)
 def _loaded(setting: Setting, seed: int, requests: int) -> tuple[Workload, tuple[int, ...]]:
-    """Return the workload of a setting, and the tokens of each request that an endless cache would save."""
+    """Return the workload of a setting, and for each request the tokens that an endless cache would save."""
     engine = preset(setting.preset)
     rows = (
         row

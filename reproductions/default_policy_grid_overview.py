@@ -13,7 +13,7 @@ from reproductions.default_policy_grid_verdicts import CALM, TIE, Verdict, mean
 from reproductions.runs import table
 
 EDGES = (-100.0, -5.0, -2.0, -100 * TIE, 100 * TIE, 5.0, 20.0, 100.0)
-"""The bounds, in points of lead, of the ranges that have the same colour."""
+"""The leads, in percentage points, at which the picture's colour changes."""
 COLOURS = ("#8f1d14", "#d7301f", "#fc8d59", "#f4f4f2", "#c6dbef", "#6baed6", "#08519c")
 NAMES = {"Disabled": "off", "Predicted": "predicted"}
 HEADING = (

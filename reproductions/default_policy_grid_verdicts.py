@@ -1,4 +1,4 @@
-"""Verdicts on whether `fairlead` is ahead: its row of a setting and a rate beside the best others' rows."""
+"""Verdicts on whether `fairlead` is ahead of all other policies, for each setting and rate."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -8,41 +8,45 @@ from operator import attrgetter
 from reproductions.default_policy_grid_cells import OURS, RIVALS, WHOLE, GridRow, Rows, Setting
 
 TIE = 0.005
-"""The lead (0-1) of another policy up to which it counts as a tie."""
+"""The maximum lead (0-1) of another policy that still counts as a tie."""
 LONGEST_WAIT = 3.0
-"""The maximum P99 TTFT of served requests, as a multiple of the SLO. It is required up to `CALM` times the saturation.
+"""The maximum P99 TTFT of served requests, as a multiple of the SLO. It applies at rates up to `CALM` times the
+saturation.
 """
 CALM = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`fairlead` in a setting at a rate, compared with the best other policy by each of the two targets; means over
-    seeds.
+    """The comparison of `fairlead` with the best other policies in a setting at a rate: the best by first tokens in
+    time, and the best by goodput. Rows are means over seeds.
 
-    A lead has an entry for each seed with rows of both policies: the share (0-1) by which the other policy is ahead.
+    `ttft_leads` and `goodput_leads` have, for each seed that both policies ran with, the other policy's figure (0-1)
+    minus `fairlead`'s.
     """
 
     setting: Setting
     rate: float
     ours: GridRow
     first: str
-    """The name of the other policy with the most first tokens in time."""
+    """The name of the other policy that leads `fairlead` most, or trails it least, by first tokens in time."""
     by_ttft: GridRow
     ttft_leads: tuple[float, ...]
     best: str
-    """The name of the other policy with the most goodput."""
+    """The name of the other policy that leads `fairlead` most, or trails it least, by goodput."""
     by_goodput: GridRow
     goodput_leads: tuple[float, ...]
 
     @property
     def most_in_time(self) -> bool:
-        """Whether no other policy has more than half a point more first tokens in time."""
+        """Whether every other policy's share of first tokens in time is at most half a percentage point higher than
+        `fairlead`'s.
+        """
         return mean(self.ttft_leads) <= TIE
 
     @property
     def most_goodput(self) -> bool:
-        """Whether no other policy has more than half a point more goodput."""
+        """Whether every other policy's goodput is at most half a percentage point higher than `fairlead`'s."""
         return mean(self.goodput_leads) <= TIE
 
     @property
@@ -90,7 +94,7 @@ def _leads(ours: dict[int, GridRow], theirs: dict[int, GridRow], figure: Callabl
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the arithmetic mean; an empty sequence is an error."""
+    """Return the arithmetic mean. Raises ZeroDivisionError for an empty sequence."""
     return fsum(values) / len(values)
 
 

@@ -1,7 +1,7 @@
-"""Measures the best number of candidates of a key.
+"""Measures how many candidate instances per key are best.
 
-With one candidate a policy is plain affinity, with all instances as candidates a free choice. The paper says that two
-are enough.
+With one candidate, a policy always follows affinity. With all instances as candidates, it chooses freely. The paper
+says that two are enough.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from reproductions.sections import IMAGES, Context
 COUNTS = (1, 2, 3, 4)
 MULTIPLES = (0.85, 0.9, 0.95, 1.0)
 EDGE = 0.95
-"""The rate at which most of the pool is always busy, so that the choice matters most."""
+"""The rate at which nearly all instances are always busy, so that the choice among candidates matters most."""
 FULL = tuple(Variant(label=f"d = {count}", policy="dualmap", parameters={"candidates": count}) for count in COUNTS)
 STILL = tuple(
     Variant(label=f"d = {count}, no rebalancing", policy="dualmap", parameters={"candidates": count, "rebalance": False})
@@ -30,8 +30,8 @@ def counts(study: Study) -> Results:
 
 
 def count_table(study: Study, results: Results) -> str:
-    """Return a table with, for each number: attainment at each rate with (without) rebalancing, hits and balance at
-    0.9×.
+    """Return a table with a row for each number of candidates: attainment at each rate with rebalancing (and without it
+    in parentheses), and hits and balance at 0.9×.
     """
     multiples = results.multiples(FULL[0].label)
     rows = [
@@ -50,14 +50,16 @@ def count_table(study: Study, results: Results) -> str:
 
 
 def steps(results: Results, variants: Sequence[Variant]) -> tuple[float, ...]:
-    """Return the change of mean attainment (0-1, over all rates of the run) with each further candidate."""
+    """Return the gain in mean attainment (0-1, over all rates) by each additional candidate after the first."""
     multiples = results.multiples(variants[0].label)
     means = [sum(results.mean(one.label, multiple, "attainment") for multiple in multiples) / len(multiples) for one in variants]
     return tuple(after - before for before, after in pairwise(means))
 
 
 def knee(changes: Sequence[float]) -> bool:
-    """Return whether the second candidate gains at least twice as much as all further candidates together."""
+    """Return whether the second candidate gains something, and at least twice as much as all further candidates
+    together.
+    """
     return changes[0] > 0 and changes[0] >= 2 * max(0.0, sum(changes[1:]))
 
 

@@ -11,7 +11,7 @@ CAPACITY: Mapping[str, tuple[str, float]] = {"conversation": ("+40.6 to +80 %", 
 GOODPUT = ("+14.3 to +48 %", 0.143)
 HITS: Mapping[str, float] = {"conversation": 0.625, "tool-agent": 0.964}
 SAME_HITS = 0.02
-"""The difference of two hit rates (0-1) up to which they count as comparable."""
+"""The maximum difference of two hit rates (0-1) that count as comparable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,10 @@ def verdict(same: float, published: float, least: float) -> str:
 
 
 def claims(both: tuple[Measured, Measured], knees: Mapping[str, bool], minimal: bool) -> str:
-    """Return a table: claim, paper, measured, verdict.
+    """Return a table of the paper's claims with the columns claim, paper, measured, verdict.
 
-    `knees` says for each workload whether two candidates gain most. `minimal` says whether the rings moved the fewest
-    keys.
+    `knees` says for each workload whether the second candidate gains most. `minimal` says whether no key moved on the
+    rings that did not have to.
     """
     rows: list[list[str]] = []
     for one in both:

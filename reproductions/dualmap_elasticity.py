@@ -20,15 +20,16 @@ from reproductions.sections import IMAGES, Context
 
 FEW, MANY = 4, 8
 LOAD = 0.8
-"""The rate of every phase, as a share of that phase's saturation."""
+"""The rate of each phase, as a share of the saturation of the phase's pool."""
 BIN_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """All seeds of a policy, and the moves of sessions at the two steps.
+    """The results of a policy with all seeds, and the sessions that moved at the two changes of the pool.
 
-    Measured requests are (seconds since the first one, TTFT or None if it was refused).
+    A measured request is a pair: its arrival in seconds since the first measured request, and its TTFT (None if it was
+    refused).
     """
 
     label: str
@@ -92,9 +93,11 @@ def run(study: Study) -> Elasticity:
 
 
 def with_rates(loaded: Workload, parts: Sequence[tuple[int, int, float]]) -> Workload:
-    """Return the workload with the rows of each part (from, to, requests per second) stretched to that rate.
+    """Return the workload with new arrival times: the rows from `begin` to `end` of each part (`begin`, `end`, rate)
+    arrive at that rate in requests per second.
 
-    Parts follow each other; rows before the first part stay.
+    The times between rows are scaled, and parts follow each other without a pause. Rows before the first part keep
+    their times.
     """
     seconds = list(loaded.seconds)
     at = seconds[parts[0][0]]
@@ -108,8 +111,8 @@ def with_rates(loaded: Workload, parts: Sequence[tuple[int, int, float]]) -> Wor
 
 
 def measured_rate(loaded: Workload, warmup: int) -> float:
-    """Return the requests per second of the rows after the warm-up. A plan with this rate leaves their times
-    unchanged.
+    """Return the mean rate of the rows after the warm-up, in requests per second. With this rate, an arrival plan
+    leaves the workload's times as they are.
     """
     return (len(loaded.seconds) - warmup - 1) / (loaded.seconds[-1] - loaded.seconds[warmup])
 
@@ -132,7 +135,7 @@ def phase_table(study: Study, found: Elasticity) -> str:
 
 
 def step_table(found: Elasticity) -> str:
-    """Return the table with the share of sessions that went to another instance at each step."""
+    """Return a table with the share of sessions that moved to another instance, for each change of the pool."""
     rows = [
         [
             f"`{one.label}`",
@@ -173,7 +176,7 @@ def plot(context: Context, name: str, found: Elasticity) -> str:
 
 
 def pools(study: Study) -> tuple[Sequence[InstanceEntry], Sequence[InstanceEntry]]:
-    """Return the instances of the small and of the large pool of seed 0."""
+    """Return the instances of the pool with four and of the pool with eight instances, for seed 0."""
     spec = study.cell(Variant(label="", policy="dualmap"), LOAD, 0).spec
     entries = replace(spec, instances=MANY).first_table().instances
     return entries[:FEW], entries

@@ -1,4 +1,4 @@
-"""Measures how often DualMap's decode correction applies, and why, every second of a run for each workload."""
+"""Measures how often DualMap's correction for decodes applies, and why. Each workload's run is sampled every second."""
 
 from dataclasses import dataclass
 from math import fsum
@@ -12,16 +12,15 @@ from reproductions.dualmap_setup import Study
 from reproductions.dualmap_variants import CORRECTED
 
 EDGE = 0.95
-"""The rate as a share of the saturation."""
+"""The rate, as a multiple of the saturation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldUp:
-    """The figures of a run, sampled every second.
+    """The figures of a run, sampled every second. A sample counts if it is of an instance with a queue.
 
-    `share` (0-1) is the share of samples with a queue at an instance in which the correction counted the instance as
-    held up by decodes. `memory` is the mean share (0-1) of its KV memory in use in these samples. Both are 0 without
-    samples.
+    `share` (0-1) is the share of these samples in which the correction took the instance to be held up by decodes.
+    `memory` is the mean share (0-1) of the instance's KV memory that was in use. Both are 0 without samples.
     """
 
     share: float

@@ -1,4 +1,4 @@
-"""Counts the sessions of a run, and the keys on the rings, whose instance changes when the pool grows or shrinks."""
+"""Counts the sessions of a run, and the keys on the rings, that get another instance when the pool grows or shrinks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ KEYS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The sessions that a change of the pool moved, among the sessions of the phases before and after it.
+    """Numbers of sessions at a change of the pool. `sessions` were served both before and after the change; `moved` of
+    them had another instance afterwards.
 
-    `staying` is the number of sessions whose instance still existed afterwards. `strayed` is the number of those that
-    left their instance nevertheless.
+    For `staying` of them, the former instance still existed after the change; `strayed` of these left it nevertheless.
     """
 
     sessions: int
@@ -25,10 +25,10 @@ class Step:
 
 
 def session_moves(jobs: Iterable[Job], step: float, within: tuple[float, float], remaining: set[str] | None) -> Step:
-    """Return the sessions whose last instance before `step` differs from their first one after it.
+    """Count the sessions whose last instance before the time `step` differs from their first instance after it.
 
-    Only sessions that were served both before and after `step` within the time `within` count. `remaining` are the
-    instances that still exist afterwards; None if all do.
+    A session counts only if it was served both before and after `step` by requests that arrived within the interval
+    `within`. `remaining` has the instances that still exist after `step`; None if all do.
     """
     before: dict[str, str] = {}
     after: dict[str, str] = {}
@@ -48,11 +48,11 @@ def session_moves(jobs: Iterable[Job], step: float, within: tuple[float, float],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyMoves:
-    """Changes of many keys when the pool grows, as shares (0-1).
+    """The effects on keys when a pool grows, as shares (0-1).
 
-    `owners`: owners on one ring that changed. `places`: places in pairs of candidates that changed. `kept`: keys that
-    keep at least one of their two candidates. `needless`: changed places that went to an old instance, which consistent
-    hashing forbids.
+    `owners`: keys whose owner on one ring changed. The other figures are about the two candidates of each key: `places`
+    is the share of candidates that changed, `kept` the share of keys that kept at least one candidate, and `needless`
+    the share of candidates that were replaced by an old instance, which consistent hashing forbids.
     """
 
     owners: float
@@ -62,7 +62,7 @@ class KeyMoves:
 
 
 def key_moves(few: Sequence[InstanceEntry], many: Sequence[InstanceEntry], mode: str) -> KeyMoves:
-    """Return the changes of evenly spread keys on the rings when `few` instances become `many`."""
+    """Return the effects on evenly spread keys when the pool grows from the instances `few` to the instances `many`."""
     keys = [(2, number * 0x9E37_79B9_7F4A_7C15 % (1 << 64)) for number in range(KEYS)]
     ring_before, ring_after = HashRing.of(few), HashRing.of(many)
     pairs_before, pairs_after = CandidateRings.of(few, 2, mode), CandidateRings.of(many, 2, mode)
@@ -78,7 +78,7 @@ def key_moves(few: Sequence[InstanceEntry], many: Sequence[InstanceEntry], mode:
 
 
 def total(steps: Sequence[Step]) -> Step:
-    """Return the sums of the steps of several runs."""
+    """Return the sum of the numbers of several steps."""
     return Step(
         sessions=sum(one.sessions for one in steps),
         moved=sum(one.moved for one in steps),

@@ -89,7 +89,7 @@ def as_published(both: Sequence[Measured]) -> str:
 
 
 def queues(both: Sequence[tuple[Study, Results]]) -> str:
-    """Return the text about which difference of the published code matters."""
+    """Return the text about which of the published code's differences from the paper matters."""
     fifo, ordered, young, alone = (dualmap_variants.QUEUES[place].label for place in (1, 3, 4, 5))
     lines = []
     gains: dict[str, list[float]] = {label: [] for label in (ordered, young, alone)}
@@ -234,9 +234,7 @@ def _goodputs(one: Measured, winner: str) -> str:
 
 
 def _room(one: Measured, baseline: str) -> str:
-    """Return a sentence about how far the saturation is above the baseline's goodput; empty if the baseline has
-    none.
-    """
+    """Return a sentence with the distance from the baseline's goodput to the saturation; empty without a goodput."""
     reached = one.same.goodput(baseline)
     if not reached:
         return ""
@@ -246,7 +244,7 @@ def _room(one: Measured, baseline: str) -> str:
 
 
 def _overloaded(both: Sequence[Measured]) -> str:
-    """Return the text about the first rate past saturation, as far as the results of both workloads agree."""
+    """Return the text about the first rate past saturation, with the results that both workloads have in common."""
 
     def share(one: Measured, name: str, figure: str = "attainment") -> float:
         rates = one.same.multiples("dualmap")
@@ -269,10 +267,10 @@ def _overloaded(both: Sequence[Measured]) -> str:
 
 
 def _correction(looked: Sequence[float], asked: Sequence[float]) -> str:
-    """Return the text about the cost of the decode correction (0-1 of attainment, by workload).
+    """Return the text about the attainment (0-1, by workload) that the correction for decodes costs.
 
-    It compares checking all queues with checking only the arriving request's queue. It is empty if the costs do not
-    clearly differ.
+    It compares rebalancing that checks all queues with rebalancing that checks only the queue of the arriving request.
+    It is empty if the costs do not clearly differ.
     """
     if min(looked) > 0 and all(some < most / 2 for some, most in zip(asked, looked, strict=True)):
         return "Where all queues are looked at the correction costs most; where only an arriving request looks, as in the paper, it costs little. So "
@@ -280,7 +278,7 @@ def _correction(looked: Sequence[float], asked: Sequence[float]) -> str:
 
 
 def _crowded(one: Measured) -> float:
-    """Return the share of the ideal hits that `dualmap` has at the highest rate."""
+    """Return the hits of `dualmap` at the highest rate, as a share of the ideal hits."""
     return one.same.mean("dualmap", one.same.multiples("dualmap")[-1], "hit_rate") / one.study.ideal_hit_rate
 
 

@@ -25,8 +25,8 @@ from reproductions.sections import IMAGES, Context
 MULTIPLES = (0.5, 0.75, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5)
 CODE_MULTIPLES = (0.75, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5)
 CLOSE = (0.75, 0.9, 0.95)
-"""The rates at which latencies, hits and balance are shown. They lie below, at and above the highest rate that most
-policies can serve.
+"""The rates at which latencies, hits and balance are shown: below, at and above the highest rate that most policies can
+serve.
 """
 FAIRLEAD = Variant(label="fairlead", policy="fairlead")
 _WAITING: Mapping[str, float] = {"queue_timeout_seconds": NEVER_SECONDS}

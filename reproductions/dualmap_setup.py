@@ -1,7 +1,7 @@
 """The setup that all parts of the DualMap section share: two workloads, the compared policies, and their runs.
 
-Algorithms and settings are those of the paper's evaluation: eight instances of its first testbed, prompts below 20,480
-tokens, and 4,000 requests of which the first 500 warm the caches.
+Algorithms and settings are taken from the paper's evaluation: eight instances of its first testbed, prompts below
+20,480 tokens, and 4,000 requests of which the first 500 warm the caches.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,10 +46,10 @@ class Variant:
 
     @property
     def hashes(self) -> bool:
-        """Whether the policy hashes ids.
+        """Whether the policy hashes ids, so that its decisions depend on the seed.
 
-        All other policies decide the same with every seed, because arrival times do not depend on the seed. So they
-        need only one run.
+        All other policies decide the same with every seed, because arrival times do not depend on the seed. So one run
+        of them is enough.
         """
         return self.policy in ("dualmap", "cache-affinity")
 
@@ -60,9 +60,10 @@ BASELINES = tuple(Variant(label=name, policy=name) for name in ("cache-affinity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """A workload on the pool.
+    """A workload on a pool.
 
-    `saturation` in requests per second is an upper bound: with an endless shared cache and the largest decode batches.
+    `saturation` is an upper bound in requests per second, computed with an endless shared cache and the largest decode
+    batches.
     """
 
     context: Context

@@ -1,7 +1,5 @@
-"""Finds the settings that make the difference.
-
-It varies the published code's key, threshold and queue order one by one, the queue timeout, DualMap's parts, and
-anchors.
+"""Measures which settings of DualMap matter: the published code's key, threshold and queue order one at a time, the
+queue timeout, DualMap's parts, and anchors.
 """
 
 from collections.abc import Sequence
@@ -34,7 +32,7 @@ ABLATION = (0.85, 0.9, 0.95)
 
 
 def few(study: Study) -> int:
-    """Return the number of seeds for minor questions: at most two, because they show an effect of many points."""
+    """Return the number of seeds for minor questions: at most two, because their effects are many points."""
     return min(2, study.context.seeds)
 
 
@@ -60,9 +58,10 @@ def untimed(study: Study) -> Results:
 
 
 def timeout_table(both: Sequence[tuple[Study, Results, Results]]) -> str:
-    """Return a table with, for each policy: attainment with the timeout and without it, and the share refused with it.
+    """Return a table with a row for each policy: attainment with and without the timeout, and the share of requests
+    that are refused with it.
 
-    `both` has (study, timed results, untimed results).
+    `both` has (study, results with the timeout, results without it).
     """
     multiples = both[0][2].multiples("dualmap")
     rows = [
@@ -90,9 +89,7 @@ def largest_shift(both: Sequence[tuple[Study, Results, Results]]) -> float:
 
 
 def ablation(study: Study) -> Results:
-    """Run DualMap's parts that are not policies of their own, with as many seeds as the policies that they are compared
-    with.
-    """
+    """Run those parts of DualMap for which there is no policy, with as many seeds as the compared policies."""
     return study.run((NO_REBALANCING, AT_ARRIVAL, CORRECTED, PAPER), ABLATION[1:] if study.context.quick else ABLATION, study.context.seeds)
 
 
@@ -141,9 +138,9 @@ def single_anchors(study: Study) -> Results:
 
 
 def anchor_table(both: Sequence[tuple[Study, Results]]) -> str:
-    """Return a table with the attainment at 0.75× of the worst and the best seed, with 1 and 160 anchors.
+    """Return a table with the attainment of the worst and of the best seed at 0.75×, with 1 and with 160 anchors.
 
-    The results must contain those of `same_queue` too.
+    The results must also contain the results of `same_queue`.
     """
     rows: list[list[str]] = []
     for policy in ("dualmap", "cache-affinity"):
@@ -157,7 +154,7 @@ def anchor_table(both: Sequence[tuple[Study, Results]]) -> str:
 
 
 def largest_share(study: Study, anchors: int) -> float:
-    """Return the ratio of the largest owner's share of a ring to an even share, in the worst seed."""
+    """Return the largest share of a ring that one instance owns, divided by an even share, in the worst seed."""
     worst = 0.0
     for seed in range(study.context.seeds):
         spec = study.cell(replace(DUALMAP, anchors=anchors), 1.0, seed).spec

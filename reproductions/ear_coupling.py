@@ -1,6 +1,7 @@
 """Tests the coupling law with agent sessions in a closed loop at rising rates.
 
-The concurrency that the law predicts from lower rates is compared with the measured one.
+The law predicts the concurrency at a rate from the results at lower rates. The prediction is compared with the measured
+concurrency.
 """
 
 from collections.abc import Sequence
@@ -106,7 +107,9 @@ def _measured(jobs: int, tasks: Sequence[tuple[Variant, float, int, float]]) -> 
 
 
 def plot_coupling(path: Path, curves: dict[str, list[Equilibrium]], steps: dict[str, list[Step]]) -> None:
-    """Plot the measured L against the rate with the law's tangents (left), and measured against predicted L (right)."""
+    """Plot the measured concurrency against the rate, with the tangents that the law computes (left), and the measured
+    against the predicted concurrency (right).
+    """
     figure = Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     most = max(one.concurrency for curve in curves.values() for one in curve)

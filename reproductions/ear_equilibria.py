@@ -22,9 +22,11 @@ VARIANTS = (Variant(label="ear", policy="ear"), Variant(label="least-loaded", po
 FACTORS = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3)
 """Rates of sessions, as multiples of the base rate."""
 FITTED = 4
-"""The number of points of W(L) from which a slope is computed: a rate and the rates right below it."""
+"""The number of points of W(L) from which a slope is computed: the point of a rate and the points of the next lower
+rates.
+"""
 SHAPE = AgentShape(requests_per_second=3.0, giant_share=0.0, turns_median=8.0, turns_sigma=0.5)
-"""Sessions of about nine turns, none of them with hundreds, so that they are in equilibrium after minutes."""
+"""Sessions of about nine turns. No session has hundreds of turns, so that an equilibrium is reached after minutes."""
 SECONDS = 2700.0
 WARMUP_SECONDS = 600.0
 LONGEST_SESSION_SECONDS = 1200.0
@@ -32,10 +34,10 @@ LONGEST_SESSION_SECONDS = 1200.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equilibrium:
-    """The figures of a run in its window.
+    """The figures of a run within its measured stretch of time.
 
-    `concurrency` L is the time average of turns in flight. `offered` Λ·N is the number of turns that arrived per
-    second. `time` W is the mean over these turns of the seconds from a turn's arrival to its end.
+    `concurrency` L is the time average of turns in flight. `offered` Λ·N is the number of turns that arrive per second.
+    `time` W is the mean time in seconds from a turn's arrival to its end.
     """
 
     variant: str
@@ -83,7 +85,7 @@ def measure_equilibrium(task: tuple[Variant, float, int, float]) -> Equilibrium:
 
 
 def in_window(jobs: Sequence[Job], begin: float, end: float, variant: str, factor: float) -> Equilibrium:
-    """Return the equilibrium of a finished run's jobs within [begin, end)."""
+    """Return the equilibrium of a finished run, from its jobs within [begin, end)."""
     came = [job for job in jobs if begin <= job.arrives_at < end]
     overlap = fsum(max(0.0, min(end, job.finished_at) - max(begin, job.arrives_at)) for job in jobs)
     return Equilibrium(
@@ -96,7 +98,7 @@ def in_window(jobs: Sequence[Job], begin: float, end: float, variant: str, facto
 
 
 def mean_curve(found: Sequence[Equilibrium], variant: str) -> list[Equilibrium]:
-    """Return the means over seeds for each factor. W is set to L / (Λ·N), so that Little's law holds."""
+    """Return the means over seeds for each factor. W is not averaged: it is L / (Λ·N), so that Little's law holds."""
     curve: list[Equilibrium] = []
     for factor in sorted({one.factor for one in found}):
         same = [one for one in found if one.variant == variant and one.factor == factor]
@@ -108,14 +110,14 @@ def mean_curve(found: Sequence[Equilibrium], variant: str) -> list[Equilibrium]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Law:
-    """The law at a measured equilibrium. Its slope is computed from this and lower rates only."""
+    """The law at a measured equilibrium. Its slope W' is computed from this equilibrium and those at lower rates."""
 
     at: Equilibrium
     slope: float
 
     @staticmethod
     def of(points: Sequence[Equilibrium]) -> "Law":
-        """Return the law at the last point, with the slope from all these points."""
+        """Return the law at the last of these points, with the slope W' from all of them."""
         return Law(at=points[-1], slope=slope_at_last([one.concurrency for one in points], [one.time for one in points]))
 
     @property
@@ -129,7 +131,9 @@ class Law:
         return sensitivity(self.at.offered, self.at.concurrency, self.slope)
 
     def predict(self, factor: float) -> float:
-        """Return L at another rate, with W continued along its tangent; inf if that rate has no equilibrium."""
+        """Return the concurrency L at another rate if W continues along its tangent; inf if that rate has no
+        equilibrium.
+        """
         alone = self.at.time - self.slope * self.at.concurrency
         return concurrency(self.at.offered * factor / self.at.factor, alone, self.slope)
 
@@ -138,7 +142,7 @@ class Law:
 class Step:
     """The law at a rate of a curve, and the measured equilibria at the next lower and the next higher rate.
 
-    The law was fitted without the higher one.
+    The equilibrium at the higher rate is not used to fit the law.
     """
 
     before: Equilibrium
@@ -147,12 +151,12 @@ class Step:
 
     @property
     def measured_per_load(self) -> float:
-        """The sensitivity dL/dε, from the difference between the two neighbours."""
+        """The sensitivity dL/dε, from the difference between the next lower and the next higher rate."""
         return self.law.at.factor * (self.after.concurrency - self.before.concurrency) / (self.after.factor - self.before.factor)
 
     @property
     def predicted(self) -> float:
-        """The L at the higher rate that the law predicts."""
+        """The concurrency L that the law predicts for the next higher rate."""
         return self.law.predict(self.after.factor)
 
     @property
@@ -172,9 +176,9 @@ def steps_of(curve: Sequence[Equilibrium], fitted: int) -> list[Step]:
 
 
 def missing_turns(curve: Sequence[Equilibrium]) -> float:
-    """Return the share of turns that are missing at the highest rate.
+    """Return the share (0-1) of expected turns that did not arrive at the highest rate.
 
-    The expected number is that of the lowest rate, scaled by the rate at which sessions begin.
+    The expected number is the number of turns at the lowest rate, multiplied by the ratio of the two rates of sessions.
     """
     low, high = curve[0], curve[-1]
     return 1 - high.offered / (low.offered * high.factor / low.factor)

@@ -1,4 +1,4 @@
-"""EAR's plots: policies against rate, and the P90 of TTFT of every instance.
+"""EAR's plots: figures of policies against the rate, and the P90 TTFT of every instance.
 
 A policy has the same colour and marker in all plots.
 """

@@ -1,4 +1,4 @@
-"""EAR against affinity alone, balance alone, and neither of them, in open and closed loop."""
+"""Compares EAR with affinity alone, with balance alone and with neither, in open and in closed loop."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ ABLATIONS = (DRAFT_TARGET, EAR_RECOMPUTING, ALWAYS_RECOMPUTING)
 """The policies that are run only at the rate of the tables."""
 
 FEW_MOVES = 0.1
-"""The migrations per session below which the text says that few sessions move."""
+"""The number of migrations per session below which the text says that few sessions move."""
 ALIKE = 0.1
 """The relative difference of two P90s up to which they count as equal."""
 RATES = (2.0, 2.5, 3.0, 3.5, 4.0)
@@ -84,7 +84,7 @@ has to choose. {_beside(at_table)}
 
 
 def _beside(at_table: Sequence[Outcome]) -> str:
-    """Return the text that compares ours with `ear`, with its default thresholds and with its best."""
+    """Return the text that compares our policy with `ear`: with its default thresholds, and with the best ones."""
     lines = []
     for closed in (False, True):
         found = _of(at_table, closed_loop=closed)
@@ -96,7 +96,7 @@ def _beside(at_table: Sequence[Outcome]) -> str:
 
 
 def _of(found: Sequence[Outcome], *, closed_loop: bool) -> dict[str, list[Outcome]]:
-    """Return the outcomes of a loop by label, in the order of the runs."""
+    """Return the outcomes in open or in closed loop by label, in the order of the runs."""
     by_label: dict[str, list[Outcome]] = {}
     for one in found:
         if one.setting.closed_loop == closed_loop:

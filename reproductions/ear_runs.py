@@ -1,7 +1,7 @@
-"""EAR's runs: policies with their parameters on running agent sessions.
+"""EAR's runs: policies with their parameters, on agent sessions that are in progress when the measured time begins.
 
-Beyond a run's usual figures they have the tail of every instance, moves per session, and how much longer a closed loop
-takes than its trace.
+Beyond a run's usual figures they have the P90 TTFT of every instance, moves per session, and how much longer a closed
+loop takes than its trace.
 """
 
 from collections import Counter, defaultdict
@@ -33,9 +33,9 @@ INSTANCES = 8
 SLO_SECONDS = 5.0
 REQUESTS = 4000
 SETTLED_SECONDS = 4000.0
-"""Seconds of the generated sessions that are left out before the first used request.
+"""Seconds at the beginning of the generated sessions whose requests are left out.
 
-By then the first of the longest sessions have ended.
+By then, some of the longest sessions have already ended.
 """
 
 
@@ -51,9 +51,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A run. Agent sessions begin at a rate at which engines that answer at once would get `rate` requests per
-    second.
-    """
+    """A run. Agent sessions begin so often that `rate` requests per second would arrive if engines answered at once."""
 
     variant: Variant
     rate: float
@@ -85,7 +83,8 @@ class Outcome:
     beyond_bound: int
     """The number of sessions that migrated more than 1 + lifetime / T_cool times; 0 if the variant has no cooldown."""
     amplification: float
-    """The seconds from the first arrival to the last end, divided by the span of the trace's timestamps at this rate.
+    """The time from the first arrival to the end of the last request, divided by the span of the trace's timestamps at
+    this rate.
     """
 
     @property
@@ -96,8 +95,8 @@ class Outcome:
 
 @lru_cache(maxsize=2)
 def agents(rate: float, seed: int, requests: int, settled_seconds: float) -> tuple[Workload, list[int]]:
-    """Return requests of the agentic generator after `settled_seconds`, and the tokens of each that an endless shared
-    cache would save.
+    """Return the requests of the agentic generator after `settled_seconds`, and for each the tokens that an endless
+    shared cache would save.
     """
     skipped = int(settled_seconds * rate)
     rows = islice(KINDS["agentic"].rows(rate, None, seed), skipped, skipped + requests)
@@ -106,7 +105,7 @@ def agents(rate: float, seed: int, requests: int, settled_seconds: float) -> tup
 
 
 def ceiling(rate: float, seed: int, requests: int, settled_seconds: float = SETTLED_SECONDS) -> Saturation:
-    """Return an upper bound of the pool's throughput on this workload."""
+    """Return an upper bound of the requests per second that the pool can serve on this workload."""
     workload, ideal = agents(rate, seed, requests, settled_seconds)
     return estimate_saturation(workload, ideal, PRESET, INSTANCES, 0, 0)
 
@@ -154,9 +153,7 @@ def simulate(setting: Setting) -> Outcome:
 
 
 def cooldown_seconds(variant: Variant) -> float:
-    """Return T_cool of a variant in seconds; 0 for a policy without a cooldown, which does not bound a session's
-    moves.
-    """
+    """Return T_cool of a variant in seconds; 0 for a policy without a cooldown, which does not limit moves."""
     defaults = {name: shape.default for name, shape in BUILT_IN.parameters(variant.policy).items()}
     return float(variant.parameters.get("cooldown_seconds", defaults.get("cooldown_seconds") or 0.0))
 
@@ -204,7 +201,7 @@ def settings_for(
 
 
 def size_of(context: Context) -> tuple[int, float]:
-    """Return the number of requests of a run, and the seconds of the trace that are left out before them."""
+    """Return the number of requests of a run, and how many seconds of the trace before them are left out."""
     return (160, 60.0) if context.quick else (REQUESTS, SETTLED_SECONDS)
 
 

@@ -1,4 +1,6 @@
-"""EAR's thresholds: the load from which on an instance counts as hot, and the pause of a session after a move."""
+"""EAR's thresholds: T_hot, the load from which on an instance counts as hot, and T_cool, the minimum time between two
+moves of a session.
+"""
 
 from collections.abc import Sequence
 
@@ -8,7 +10,7 @@ from reproductions.sections import Context
 
 SWEEP_RATE = 4.0
 HOT = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
-"""Values of T_hot as shares of the TTFT target. With 0 an instance is hot whenever anything is pending."""
+"""Values of T_hot as shares of the TTFT target. With 0, an instance is hot as soon as any prefill is pending."""
 COOL = (1.0, 30.0, 120.0)
 
 
@@ -26,7 +28,7 @@ def write_thresholds(context: Context) -> str:
         return min((key for key in cells if key[2] == fetching), key=lambda key: mean_figure(cells[key], lambda one: one.figures.ttft_p90))
 
     def spread(axis: int) -> float:
-        """Return the largest ratio of two P90s whose settings differ only in this threshold."""
+        """Return the largest ratio of two P90s whose settings differ in this threshold alone."""
         p90s = {key: mean_figure(same, lambda one: one.figures.ttft_p90) for key, same in cells.items() if key[2]}
         return max(p90s[one] / p90s[other] for one in p90s for other in p90s if one[1 - axis] == other[1 - axis])
 

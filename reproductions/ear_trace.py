@@ -1,5 +1,5 @@
-"""Compares the agentic generator with the EAR draft's figures of its trace: how sessions share the input, and the
-origins of reused blocks.
+"""Compares traces of the agentic generator with the figures of the EAR draft's trace: how unevenly sessions share the
+input tokens, and where reused blocks come from.
 """
 
 from collections import Counter, defaultdict
@@ -17,15 +17,15 @@ TOP_SHARES = (0.01, 0.05, 0.10, 0.25, 0.50)
 PUBLISHED_TOP = (0.465, 0.665, 0.746, 0.875, 0.960)
 REQUESTS = 20_000
 CLOSE = 0.05
-"""The difference from the published share up to which the share counts as met."""
+"""The maximum difference from a published share (0-1) that counts as reproduced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceShape:
     """The shape of a trace, as shares 0-1.
 
-    `top` has the shares of input tokens of the busiest 1, 5, 10, 25 and 50 % of sessions. Origins are shares of all
-    reused blocks.
+    `top` has the shares of all input tokens that belong to the busiest 1, 5, 10, 25 and 50 % of sessions. The other
+    fields are shares of all reused blocks, by the origin of the block.
     """
 
     top: tuple[float, ...]
@@ -73,7 +73,8 @@ def shape_of(rows: Sequence[TraceRow], system_ids: int) -> TraceShape:
 
 
 def held_by_busiest(held: Iterable[int], share: float) -> float:
-    """Return the share of all tokens that this share of sessions holds, counting the sessions with most tokens first.
+    """Return the share of all tokens that belongs to the sessions with the most tokens. `share` is the share of
+    sessions to count.
 
     At least one session is counted.
     """

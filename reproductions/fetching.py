@@ -1,5 +1,5 @@
-"""The benefit of fetching for agents: sessions whose KV blocks are fetched after a move, against the same sessions
-whose prompts are computed again.
+"""The benefit of fetching KV blocks for agents: after a session's move its blocks are fetched from the former instance,
+or its prompt is computed again.
 """
 
 from collections.abc import Mapping

@@ -123,7 +123,7 @@ sent while less than 0.07 s of work is in flight.""")
 
 
 def cold_pool(cold: Runs) -> str:
-    """Return the text about the situations in which the two prefix scores differ."""
+    """Return the text about how the two prefix scores differ in pools that start with empty caches."""
     rows = [
         (
             f"{_memory(setting)}, {setting.warmup_rate:g}/s, {'common block' if setting.preamble else 'nothing common'}",
@@ -164,7 +164,7 @@ its own, and with the longest queue still until half of its KV memory is in use.
 
 
 def ours_when_cold(ours: float, absolute: float, not_counted: float) -> str:
-    """Return the text about the measured effect of the cold pool on `fairlead`."""
+    """Return the text about `fairlead` in pools that start with empty caches."""
     apart = ours > absolute - 0.02
     outcome = "is not drawn in" if apart else "is drawn in too"
     keeps = "what keeps the groups apart is" if apart else "what should keep the groups apart is"
@@ -173,7 +173,7 @@ def ours_when_cold(ours: float, absolute: float, not_counted: float) -> str:
 
 
 def verdict(runs: Runs) -> str:
-    """Return the text about what reproduces and what does not."""
+    """Return the text about which published results are reproduced and which are not."""
     lines = ["### What reproduces", ""]
     published = _factors(*PUBLISHED.values())
     for name, setting in NAMED:
@@ -230,7 +230,9 @@ def plot(runs: Runs) -> Figure:
 
 
 def verdict_on(factors: Sequence[float], published: Sequence[float]) -> str:
-    """Return the verdict in words. Factors agree if they differ at most by a factor of three."""
+    """Return in words whether the measured ratios agree with the published ones. They agree if they differ at most by a
+    factor of three.
+    """
     if min(factors) <= 1:
         return "Does not reproduce"
     if all(1 / 3 <= ours / theirs <= 3 for ours, theirs in zip(factors, published, strict=True)):
@@ -239,7 +241,7 @@ def verdict_on(factors: Sequence[float], published: Sequence[float]) -> str:
 
 
 def _both(runs: Runs, setting: Setting) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the TTFTs at P50 to P90 of random and of precise routing, in seconds."""
+    """Return the TTFT in seconds at P50, P75 and P90, of random and of precise routing."""
     random, precise = (percentiles(runs[setting, label])[:3] for label in PUBLISHED)
     return random, precise
 

@@ -36,7 +36,7 @@ bytes per token and rounded to whole blocks.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A policy with its settings. `in_flight` 0 = nothing waits in the router, as in Heimdall."""
+    """A policy with its settings. With `in_flight` 0, no request waits in the router, as in Heimdall."""
 
     label: str
     policy: str
@@ -58,8 +58,8 @@ CONTENDERS = (RANDOM, Contender(label="round-robin", policy="round-robin"), LOAD
 class Setting:
     """Engines and load.
 
-    `climb` scales the published climb from 3 to 100 requests per second. With `preamble`, all prompts begin with one
-    common block.
+    The published load climbs from 3 to 100 requests per second; `climb` is a factor for these rates. With `preamble`,
+    all prompts begin with the same block.
     """
 
     engine: EnginePreset
@@ -72,8 +72,8 @@ class Setting:
 class Observed:
     """The figures of a run.
 
-    `ttft` has the ascending TTFTs in seconds of the requests served after the warm-up. `busiest` is the share of the
-    warm-up's requests that went to the instance with the most requests.
+    `ttft` has the TTFT in seconds of each request served after the warm-up, in ascending order. `busiest` is the
+    largest share of the warm-up's requests that one instance got.
     """
 
     ttft: tuple[float, ...]
@@ -148,9 +148,9 @@ def run_task(task: Task) -> Observed:
 
 
 def prompts(shape: PrefixGroupShape, seed: int, *, preamble: bool = False) -> Workload:
-    """Return one cycle: each prompt once, and the first prompts of all groups at the start.
+    """Return a workload with each prompt once. The first prompt of every group comes at the start.
 
-    With a preamble, the first 512 tokens of all prompts are equal.
+    With `preamble`, the first 512 tokens of all prompts are equal.
     """
     rows = islice(generate_prefix_groups(shape, seed), shape.groups * shape.prompts_per_group)
     loaded = load_workload(rows, requests=None, max_input=None, infer_sessions=False)
@@ -160,8 +160,8 @@ def prompts(shape: PrefixGroupShape, seed: int, *, preamble: bool = False) -> Wo
 
 
 def climbing_rate(loaded: Workload, warmup: int) -> float:
-    """Return the mean requests per second after the warm-up, as generated. A plan with this rate leaves the climb
-    unchanged.
+    """Return the mean rate of the generated requests after the warm-up, in requests per second. With this rate, an
+    arrival plan does not change the climb.
     """
     seconds = loaded.seconds[warmup:]
     return (len(seconds) - 1) / (seconds[-1] - seconds[0])

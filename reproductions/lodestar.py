@@ -1,5 +1,5 @@
-"""Lodestar: a TTFT that is learned online against its heuristic, on equal and on mixed instances, and the effect of its
-parts.
+"""Lodestar: its learned prediction of TTFT against its heuristic, on equal and on mixed instances, and the effect of
+its parts.
 """
 
 from collections.abc import Sequence
@@ -112,7 +112,7 @@ def against_heuristic(runs: Runs) -> str:
 
 
 def close_to_saturation(runs: Runs) -> str:
-    """Return the same table at 0.9×, where a placement delays other requests most."""
+    """Return the table of `against_heuristic` at 0.9× the saturation, where placements delay others most."""
     rows = [
         (
             setting.name,
@@ -149,7 +149,7 @@ def verdict(runs: Runs, settings: Sequence[Setting], contenders: Sequence[Conten
 
 
 def parts(runs: Runs) -> str:
-    """Return the text about the cost or gain of the choices within the policy."""
+    """Return the text about the gain or loss by each part of the policy."""
     rows = [
         (words, setting.name, *_times(runs[setting, one]), percent(mean_of(runs[setting, one], "out_of_distribution")))
         for setting in (SKEWED, HETEROGENEOUS)
@@ -161,7 +161,7 @@ def parts(runs: Runs) -> str:
 
 
 def k_filter(runs: Runs) -> str:
-    """Return the text about the K-filter where memory is short."""
+    """Return the text about the K-filter in pools with little memory."""
     rows = [
         (words, *_times(runs[CROWDED, one]), percent(mean_of(runs[CROWDED, one], "hit_rate")))
         for words, one in (("the heuristic", H), *FILTERS)
@@ -174,7 +174,7 @@ def k_filter(runs: Runs) -> str:
 
 
 def two_pools(runs: Runs) -> str:
-    """Return the text about replay of samples when the work changes and changes back."""
+    """Return the text about a workload that changes and changes back, with and without training on older samples."""
     rows = [
         (words, *_times(runs[CHANGING, one]), percent(mean_of(runs[CHANGING, one], "error")) if one.policy == LEARNT else "–")
         for words, one in (("the heuristic", H), *POOLS)

@@ -23,8 +23,8 @@ from reproductions.sections import Context
 
 INSTANCES = 8
 REQUESTS, WARMUP = 5_000, 2_500
-"""The number of requests of a run, and of its warm-up. Two training rounds of 1,000 samples end before the 2,500th
-request.
+"""The number of requests of a run, and the number at its beginning that are not measured. By the 2,500th request, the
+model was trained twice, each time after 1,000 samples.
 """
 PHASE = 2_400
 """The number of requests of each part of the changing workload. The last part is measured."""
@@ -34,8 +34,8 @@ HEURISTIC, LEARNT = "prefix-cache-load", "lodestar"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A pool and its workload. `load` is a share of the estimated saturation of the pool, with the instances' real
-    speeds.
+    """A pool and its workload. `load` is a share of the saturation that is estimated for the pool with its instances'
+    real speeds.
     """
 
     preset: str = "dualmap-910b4-qwen7b"
@@ -77,7 +77,7 @@ class Outcome:
     refused: float = 0.0
     """Share of the measured requests that were not served."""
     learnt: float = 0.0
-    """Share of all choices that the model made."""
+    """Share of all choices that the trained model made; the heuristic made the others."""
     out_of_distribution: float = 0.0
     error: float = 0.0
     """Mean absolute error of the predictions for the last 500 requests, divided by the mean TTFT of these requests."""
@@ -105,7 +105,7 @@ def mean_of(outcomes: Sequence[Outcome], figure: str) -> float:
 
 @cache
 def _workload(kind: str, quick: bool, longest: int | None) -> tuple[Workload, tuple[int, ...], int]:
-    """Return the rows, the hits of an endless cache, and the number of rows that are not measured."""
+    """Return the rows, the tokens that an endless cache would save, and the number of unmeasured first rows."""
     if kind == "changing":
         part = 60 if quick else PHASE
         rows: list[TraceRow] = []
@@ -121,7 +121,9 @@ def _workload(kind: str, quick: bool, longest: int | None) -> tuple[Workload, tu
 
 
 def _after(before: Sequence[TraceRow], rows: Iterable[TraceRow], count: int, longest: int | None) -> list[TraceRow]:
-    """Return `count` rows shorter than `longest` with new block ids, whose times begin at the end of `before`."""
+    """Return `count` rows with prompts shorter than `longest` and with new block ids. Their times begin where the rows
+    `before` end.
+    """
     begin = before[-1].timestamp_ms if before else 0
     first_id = 1 + max((block for row in before for block in row.hash_ids), default=-1)
     kept = list(islice((row for row in rows if longest is None or row.input_length < longest), count))

@@ -1,4 +1,4 @@
-"""Measures the hits of a cache by its size and by its eviction policy: Mooncake's Table 1."""
+"""Measures a cache's hit rate by its size and its eviction policy: Mooncake's Table 1."""
 
 from collections.abc import Sequence
 from typing import Final, get_args
@@ -33,7 +33,7 @@ that was there. A block counts by itself, also without those before it.
 
 
 def verdict(rows: Sequence[Sequence[str]]) -> str:
-    """Return the text about the sizes at which LRU finds the most blocks."""
+    """Return the text about the cache sizes at which LRU has the highest hit rate."""
     (_, *lru), *others = rows
     lost = sum(any(float(other[place + 1]) > float(share) for other in others) for place, share in enumerate(lru))
     where = "every size" if not lost else f"{len(lru) - lost} of {len(lru)} sizes"

@@ -1,4 +1,4 @@
-"""The swings of prefill and decode load under early rejection, and whether a forecast damps them."""
+"""Measures how far prefill and decode load swing under early rejection, and whether a forecast damps the swings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,12 +16,14 @@ RATE = BOTH.rates[1]
 SHOWN = {"Load": ("#d55e00", "o"), "Predicted": ("#0072b2", "s")}
 LONGEST_LAG = 60
 DAMPED = 0.9
-"""The ratio of two swings below which the smaller counts as damped."""
+"""The ratio of two swings below which the text says that the smaller swing is damped."""
 SWINGS = 0.3
-"""The difference of P95 and P5 of the prefill load (whose limit is 1) above which the text says that a pool swings."""
+"""The difference between P95 and P5 of the prefill load above which the text says that a pool swings. The load's limit
+is 1.
+"""
 SMOOTHED_OVER = 10
-"""The number of samples (seconds) that are averaged before a comparison, because the trace has a burst every few
-seconds.
+"""The number of samples (one per second) of a running mean. Loads are smoothed before they are compared, because the
+trace has a burst every few seconds.
 """
 
 
@@ -84,12 +86,12 @@ The forecast changes the swing of prefill load by {_change(swing)} (P95 − P5) 
 
 
 def prefill(loads: Sequence[LoadSample]) -> FloatVector:
-    """Return the prefill loads."""
+    """Return the prefill load of each sample."""
     return np.array([one.prefill for one in loads], dtype=np.float64)
 
 
 def decode(loads: Sequence[LoadSample]) -> FloatVector:
-    """Return the decode loads."""
+    """Return the decode load of each sample."""
     return np.array([one.decode for one in loads], dtype=np.float64)
 
 
@@ -114,10 +116,10 @@ def correlation(one: FloatVector, other: FloatVector) -> float:
 
 
 def lagged(loads: Sequence[LoadSample]) -> tuple[float, int, float, int]:
-    """Return the smallest correlation of prefill and decode load with its lag, and the largest with its lag, in
-    seconds.
+    """Correlate prefill load with later or earlier decode load. Return the smallest correlation and its lag in seconds,
+    then the largest correlation and its lag.
 
-    Lags are at most `LONGEST_LAG` seconds and a quarter of the series.
+    A lag is at most `LONGEST_LAG` seconds and at most a quarter of the series.
     """
     first, second = smoothed(prefill(loads)), smoothed(decode(loads))
     longest = min(LONGEST_LAG, len(first) // 4)

@@ -1,6 +1,6 @@
-"""Measures whether early refusal, and refusal by forecast, reduce the number of refused requests.
+"""Measures whether fewer requests are refused if they are refused early, and if they are refused by a forecast.
 
-This is Mooncake's Table 3, in pools that are short of prefill, of decode or of both.
+This is Mooncake's Table 3, in pools that lack prefill capacity, decode capacity or both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,13 +24,13 @@ from reproductions.sections import Context
 PAPER_REFUSED: Final = (4_183, 3_771, 3_589)
 PAPER_TPOT_SECONDS: Final = 0.1
 ALIKE: Final = 1.03
-"""Numbers of refusals count as equal if the largest is at most this multiple of the smallest."""
+"""The maximum ratio of the largest to the smallest number of refusals for which the numbers count as equal."""
 NAMES = {"AfterPrefill": "after prefill (baseline)", "Load": "load (early)", "Predicted": "predicted"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regime:
-    """A pool and the rates at which it is run. `short` names its scarce resource."""
+    """A pool and the rates at which it is run. `short` names the resource that it lacks."""
 
     short: str
     decode_instances: int
@@ -46,7 +46,7 @@ REGIMES = (
 
 
 def trials(context: Context) -> list[Trial]:
-    """Return the trials of every regime, rate, mode and seed; only one rate of each regime if quick."""
+    """Return the trials of every regime, rate, mode and seed. A quick run has only one rate per regime."""
     return [
         Trial(decode_instances=regime.decode_instances, rate=rate, mode=mode, seed=seed)
         for regime in REGIMES
@@ -116,11 +116,12 @@ with an endless common cache and {limits.prefill_cold:.1f} without any; each dec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacities:
-    """The capacities of the pool, in requests per second.
+    """The capacities of a pool, in requests per second.
 
-    `prefill` is that of all prefill instances with an endless cache, `prefill_cold` without a cache, and `decode` that
-    of one decode instance at the limit of admission. `fit` is the number of mean requests that fill its memory, and
-    `full_step` the seconds of a decode step with them.
+    `prefill` is the capacity of all prefill instances together with an endless cache, `prefill_cold` without a cache.
+    `decode` is the capacity of one decode instance at the limit of admission. `fit` is the number of mean requests that
+    fill a decode instance's memory, and `full_step` the duration in seconds of a decode step with that number of
+    requests.
     """
 
     prefill: float

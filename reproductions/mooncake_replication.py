@@ -1,6 +1,6 @@
-"""Hot-spot replication: TTFT, hits and fetched tokens for several thresholds theta.
+"""Measures replication of hot spots: TTFT, hits and fetched tokens for several thresholds theta.
 
-They are compared with load balancing and with cache-awareness alone.
+The results are compared with load balancing alone and with cache-awareness alone.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ PLOTTED = ("random", "load balancing (`least-loaded`)", "cache-aware (θ = ∞)"
 
 
 def trials(context: Context) -> list[Trial]:
-    """Return the trials of every contender, rate and seed. In them no request is refused early."""
+    """Return the trials of every contender, rate and seed. Early rejection is off in them."""
     return [
         Trial(decode_instances=DECODE_INSTANCES, rate=rate, policy=policy, parameters=parameters, seed=seed)
         for rate in (RATES[:1] if context.quick else RATES)

@@ -25,16 +25,18 @@ PREFILL_INSTANCES = 8
 TTFT_SECONDS = 30.0
 TPOT_SECONDS = 0.05
 HEADROOM = 0.9
-"""The share of `TPOT_SECONDS` up to which pools admit, so that a request admitted at the limit is still in time."""
+"""The share of `TPOT_SECONDS` up to which pools admit requests, so that even a request that is admitted at the limit
+meets the TPOT target.
+"""
 MODES = ("AfterPrefill", "Load", "Predicted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A run to be made. `rate` is in requests per second.
+    """A run. `rate` is in requests per second.
 
-    With seed 0, requests with equal timestamps arrive at once, as recorded. With other seeds they arrive at random
-    times before the next timestamp. Seeds change nothing else, except in the policy `random`.
+    With seed 0, requests with equal timestamps arrive at once, as recorded. With other seeds, they arrive at random
+    times before the next timestamp. In the policy `random`, the seed also decides the choices.
     """
 
     decode_instances: int
@@ -47,8 +49,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSample:
-    """The mean loads of a pool's prefill and decode instances at a second, as the router sees them, in units of the
-    SLO.
+    """The mean load of a pool's prefill instances and of its decode instances at one second, as the router estimates
+    them. A load of 1 just meets the SLO.
     """
 
     at: float
@@ -77,7 +79,9 @@ class Outcome:
     refused_prompt: float
     """Mean number of prompt tokens of the refused requests; 0 if none was refused."""
     older_share: float
-    """Share of the decodes running at a random moment that have run for longer than the mean duration of a decode."""
+    """Share of decodes, among all that run at a random moment, that have already run for longer than the mean duration
+    of a decode.
+    """
     loads: tuple[LoadSample, ...] = field(repr=False)
 
 
@@ -143,7 +147,7 @@ def run_trial(loaded: Workload, ideal: Sequence[int], trial: Trial) -> Outcome:
 
 
 def outcome_of(trial: Trial, figures: Figures, jobs: Sequence[Job], transferred_tokens: int, loads: tuple[LoadSample, ...]) -> Outcome:
-    """Return the outcome of a run in which no instance failed."""
+    """Return the outcome of a run. No instance may have failed in it."""
     served = [job for job in jobs if job.phase is Phase.FINISHED]
     refused = [job for job in jobs if job.phase is Phase.REFUSED]
     prefilled = [job for job in refused if job.prefilled > 0]
@@ -166,9 +170,11 @@ def outcome_of(trial: Trial, figures: Figures, jobs: Sequence[Job], transferred_
 
 
 def older_than_mean(seconds: Sequence[float]) -> float:
-    """Return the share of running things that, at a random moment, have run for longer than the mean duration.
+    """Return the share of tasks, among all that run at a random moment, that have already run for longer than the mean
+    duration.
 
-    `seconds` are durations. The chance that a thing runs at that moment is proportional to its duration.
+    `seconds` has the durations of the tasks. The chance that a task runs at that moment is proportional to its
+    duration.
     """
     mean = average(seconds)
     return fsum(max(0.0, one - mean) for one in seconds) / fsum(seconds) if mean else 0.0

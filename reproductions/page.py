@@ -1,4 +1,6 @@
-"""Writes docs/benchmarks.md: a head, and a part for each section, which only a run of that section replaces."""
+"""Writes docs/benchmarks.md. The page has an introduction and a part for each section; a run of a section replaces only
+that section's part.
+"""
 
 import re
 from collections.abc import Sequence
@@ -42,8 +44,8 @@ Routers told nothing by others, in *Routers that cannot ask each other*, chose b
 def render(page: str, sections: Sequence[Section], written: dict[str, str], seeds: int = SEEDS, trace: str | None = TRACE) -> str:
     """Return the page in the sections' order.
 
-    Parts in `written` are new, with this number of `seeds` and the recorded `trace` of this name, if any. Other parts
-    are taken from the old `page`. Sections that are in neither are left out.
+    The parts in `written` are new, made with `seeds` seeds and the recorded trace called `trace`, if any. All other
+    parts are copied from the old `page`. A section that has neither is left out.
     """
     kept = dict(re.findall(r"<!-- section (\S+) -->\n(.*?)<!-- end -->", page, re.DOTALL))
     parts = [HEAD]

@@ -18,8 +18,8 @@ GOODPUT_ATTAINMENT = 0.9
 def workload(
     kind: str, *, requests: int, max_input: int | None, recorded: Path | None = None, seed: int = 0, infer_sessions: bool = True
 ) -> Workload:
-    """Return the first `requests` rows shorter than `max_input`, of a recorded trace if given, otherwise of the
-    generator `kind`.
+    """Return the first `requests` rows with prompts shorter than `max_input`: from the recorded trace if one is given,
+    otherwise from the generator `kind`.
     """
     rows: Iterable[TraceRow] = read_trace(recorded) if recorded is not None else islice(KINDS[kind].rows(None, None, seed), 3 * requests)
     return load_workload(rows, requests=requests, max_input=max_input, infer_sessions=infer_sessions)
@@ -39,8 +39,8 @@ def run(context: Context, name: str, loaded: Workload, cells: Sequence[Cell], *,
 
 
 def mean(results: Iterable[CellResult], figure: Callable[[Figures], float | None]) -> float:
-    """Return the mean of a figure over runs. Runs in which it is None (no request served) do not count; 0 if all are
-    None.
+    """Return the mean of a figure over runs. Runs in which the figure is None, because no request was served, are left
+    out; 0 if it is None in all runs.
     """
     values = [value for result in results if (value := figure(result.figures)) is not None]
     return fsum(values) / len(values) if values else 0.0

@@ -1,4 +1,6 @@
-"""Pools that scale themselves: out of an overload, with shifting work, and at rest when nothing changes."""
+"""Measures pools that scale themselves: after an overload, with work that shifts between prefill and decode, and at
+constant load.
+"""
 
 from reproductions import scaling_changes, scaling_elasticity, scaling_ratio
 from reproductions.sections import Context, Section

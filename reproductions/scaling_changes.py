@@ -1,4 +1,4 @@
-"""The effect of scaling in on caches, by the choice of the removed instances."""
+"""Measures how scaling in affects caches, depending on which instances are removed."""
 
 from dataclasses import replace
 from math import fsum

@@ -20,12 +20,12 @@ SETTLED_SECONDS = 60.0
 DAY_SECONDS = 86_400.0
 
 Split = tuple[int, int]
-"""The numbers of instances that prefill and that decode."""
+"""The number of prefill instances and the number of decode instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """A kind of work, the fixed splits that serve it, and the splits with which `Auto` begins."""
+    """A workload, the fixed splits to compare with, and the splits with which runs in mode `Auto` begin."""
 
     name: str
     loaded: Workload
@@ -33,11 +33,11 @@ class Pattern:
     fixed: Sequence[Split]
     begun: Sequence[Split]
     shifts: bool = False
-    """Whether the work changes for so long that instances should follow it, and then return."""
+    """Whether each shift of the work lasts so long that instances should follow it and later return."""
 
 
 def patterns(context: Context) -> list[Pattern]:
-    """Return three kinds of work: shifting slowly, swinging fast, and Mooncake's trace."""
+    """Return three workloads: one that shifts slowly, one that swings fast, and Mooncake's trace."""
     seconds, cycles = (120.0, 1) if context.quick else (1200.0, 2)
     shifting = [replace(phase, seconds=seconds) for phase in (PREFILL_HEAVY, DECODE_HEAVY)]
     shift = phased(*shifting, cycles=cycles)
@@ -125,8 +125,8 @@ def _row(one: Pattern, told: str, begun: Split, auto: Scaled) -> list[str]:
 
 
 def _broken(one: Pattern, begun: Split, auto: Scaled, best: Split, fixed: Scaled) -> str:
-    """Return the text about the attainment that a run lost against the best fixed ratio, and the loss after its last
-    move.
+    """Return the text about the attainment that a run lost compared with the best fixed split: over the whole run, and
+    after its last move.
     """
     settled = max((change.at + SETTLED_SECONDS for change in auto.sizes(Role.PREFILL)), default=0.0)
     lost, late = _points(fixed.attainment(), auto.attainment()), _points(fixed.attainment(settled), auto.attainment(settled))
@@ -139,7 +139,7 @@ def _broken(one: Pattern, begun: Split, auto: Scaled, best: Split, fixed: Scaled
 
 
 def moves_taken_back(auto: Scaled, begun: Split) -> int:
-    """Return the number of moves whose direction is opposite to that of the move before."""
+    """Return the number of moves of an instance in the opposite direction of the move before."""
     numbers = [begun[0], *(change.replicas for change in auto.sizes(Role.PREFILL))]
     steps = [later - earlier for earlier, later in pairwise(numbers)]
     return sum(one * other < 0 for one, other in pairwise(steps))
@@ -152,7 +152,7 @@ def _to_and_fro(auto: Scaled, begun: Split) -> str:
 
 
 def _points(this: float, that: float) -> float:
-    """Return the difference of two shares in points, after each is rounded as it is printed."""
+    """Return the difference of two shares in percentage points. Each share is first rounded as it is printed."""
     return round(100 * this, 1) - round(100 * that, 1)
 
 

@@ -36,9 +36,10 @@ SPLIT = SimulatedPool(
 )
 WHOLE_TARGETS = Targets(ttft_seconds=5.0)
 SPLIT_TARGETS = Targets(ttft_seconds=30.0, tpot_seconds=0.05)
-"""The targets of pools of prefill and decode.
+"""The targets of pools of prefill and decode instances.
 
-These pools admit up to nine tenths of the TPOT, so that a request admitted at the limit is still in time.
+These pools admit requests up to nine tenths of the TPOT target, so that a request that is admitted at the limit still
+meets the target.
 """
 AUTO = SimulatedScaling(ratio=RatioSpec(mode=RatioMode.AUTO))
 
@@ -63,12 +64,14 @@ class Scaled:
     failed: int
 
     def attainment(self, begin: float = 0.0, end: float = float("inf")) -> float:
-        """Return the share in time of the requests that arrived in [begin, end); 1 if none arrived."""
+        """Return the share, among the requests that arrived in [begin, end), that were served in time; 1 if none
+        arrived.
+        """
         found = [one.in_time for one in self.asked if begin <= one.at < end]
         return sum(found) / len(found) if found else 1.0
 
     def hit_rate(self, begin: float, end: float) -> float:
-        """Return the cached share of the prompt tokens of the requests that arrived in [begin, end); 0 if none
+        """Return the share of prompt tokens that were cached, over the requests that arrived in [begin, end); 0 if none
         arrived.
         """
         found = [one for one in self.asked if begin <= one.at < end]
@@ -85,7 +88,9 @@ class Scaled:
 
     @property
     def least_gap(self) -> float | None:
-        """Return the least seconds between two moves from role to role; None if there were fewer than two."""
+        """Return the shortest time in seconds between two moves of instances from role to role; None if there were
+        fewer than two moves.
+        """
         times = [change.at for change in self.sizes(Role.PREFILL)]
         return min((later - earlier for earlier, later in pairwise(times)), default=None)
 
@@ -100,7 +105,7 @@ def phased(*of: phases.Phase, cycles: int = 1, seed: int = 0) -> Workload:
 
 
 def cell(loaded: Workload, pool: SimulatedPool, scaling: SimulatedScaling | None, label: str, targets: Targets, **changes: object) -> Cell:
-    """Return a run at the workload's own rate. The pool's router knows the prefill speed."""
+    """Return the simulation of a workload at its own rate. The pool's router knows the true prefill speed."""
     ideal, _ = ideal_hits(loaded)
     spec = replace(pool, prefill_tokens_per_second=believed_speed(loaded, ideal, pool.preset))
     plain = Cell(label=label, spec=spec, plan=ArrivalPlan(rate=loaded.native_rate, spread="even"), scaling=scaling, targets=targets)

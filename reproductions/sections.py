@@ -14,13 +14,13 @@ SEEDS = 3
 class Context:
     """The arguments of every section. `docs` is the page's folder; a section saves its plots by `image`.
 
-    `conversation` is a trace file in Mooncake's format; None to generate a trace. With `quick`, a section does the
-    smallest runs that still execute all of its code. This is for its test; the figures mean nothing.
+    `conversation` is a trace file in Mooncake's format; None to generate a trace. With `quick`, a section makes the
+    smallest runs that still execute all of its code. This is for the section's test; the figures mean nothing.
 
-    Seeds are counted from `first_seed` on. The next three fields are for sections that take long. `whole` selects a
-    whole grid instead of a subset that spans it. `only` has words that the names of the settings to run must contain.
-    `rows` is a file of rows found earlier, to which new rows are added. The last three fields are for `unseen_traffic`:
-    traces by kind, and policies and rates instead of its own.
+    Seeds are counted from `first_seed` on. The next three fields are for sections that take long. With `whole`, the
+    section runs its whole grid instead of a small part that spans it. `only` has words that must occur in the name of a
+    setting for it to be run. `rows` is a file with the rows of earlier runs, to which new rows are added. The last
+    three fields are for `unseen_traffic`: traces by kind, and policies and rates that replace its own.
     """
 
     docs: Path

@@ -1,4 +1,4 @@
-"""The cost and benefit of sharing a pool: fairness between tenants, and priority classes."""
+"""Measures how requests affect each other that share a pool: fairness between tenants, and priority classes."""
 
 from collections.abc import Callable, Sequence
 

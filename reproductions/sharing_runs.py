@@ -26,7 +26,8 @@ MODES = ("Disabled", "Load")
 FLOOD = "flood"
 OTHERS = tuple(f"t{number}" for number in range(9))
 FLOODED = {FLOOD: 10.0} | dict.fromkeys(OTHERS, 1.0)
-"""For each tenant, its share of all sessions, as a weight."""
+"""For each tenant, the relative number of its sessions: the tenant `flood` has ten times as many as each other tenant.
+"""
 EQUAL = dict.fromkeys((FLOOD, *OTHERS), 1.0)
 
 CRITICAL, STANDARD, SHEDDABLE = "critical", "standard", "sheddable"
@@ -36,13 +37,13 @@ CLASSES = (
     PriorityClass(name=SHEDDABLE, priority=-10, share=0.6),
 )
 CLASS_PARTS = {CRITICAL: 0.2, STANDARD: 0.5, SHEDDABLE: 0.3}
-"""For each priority class, its share of all sessions."""
+"""For each priority class, its share of all sessions (0-1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A combination of settings. `weights` are the tenants' weights as pairs; if empty, all requests are of one
-    tenant.
+    """A combination of settings. `weights` are pairs of a tenant and the relative number of its sessions; if empty, all
+    requests are of one tenant.
     """
 
     load: float
@@ -50,8 +51,8 @@ class Trial:
     fairness: str = "None"
     weights: tuple[tuple[str, float], ...] = ()
     declared: bool = False
-    """Whether the pool declares the priority classes that requests name. Requests name classes only if there are no
-    tenants.
+    """Whether the pool declares the priority classes of the requests. Requests have priority classes only in trials
+    without tenants.
     """
 
 
@@ -84,14 +85,14 @@ def run_trials(context: Context) -> Runs:
 
 
 def of(results: Sequence[CellResult], chosen: Callable[[Part], bool], figure: Callable[[Part], float | None]) -> float:
-    """Return the mean of a figure over the requests of the chosen parts of all runs; 0 if there are none."""
+    """Return the mean of a figure over the requests of the chosen tenants or classes in all runs; 0 without any."""
     parts = [part for result in results for part in result.parts if chosen(part) and figure(part) is not None]
     total = sum(part.requests for part in parts)
     return fsum((figure(part) or 0.0) * part.requests for part in parts) / total if total else 0.0
 
 
 def least(results: Sequence[CellResult], chosen: Callable[[Part], bool]) -> float:
-    """Return the mean over runs of the lowest attainment among the chosen tenants."""
+    """Return the lowest attainment among the chosen tenants, as a mean over runs."""
     found = [min((part.attainment for part in result.parts if chosen(part)), default=0.0) for result in results]
     return fsum(found) / len(found) if found else 0.0
 

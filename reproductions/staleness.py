@@ -30,7 +30,7 @@ from reproductions.staleness_runs import (
 
 PLOT = "staleness-delay.png"
 NOTHING = 0.01
-"""The loss of attainment (0-1) up to which it counts as no loss."""
+"""The maximum loss of attainment (0-1) that the text calls no loss."""
 
 
 def write(context: Context) -> str:
@@ -66,7 +66,9 @@ s. Several routers, each blind to what the others send, are in the section on ow
 
 
 def late_news(runs: Runs, saturation: float) -> str:
-    """Return the text about delays when only the choice of the instance depends on observations."""
+    """Return the text about delayed observations if no request waits in the router, so that only the choice of the
+    instance depends on them.
+    """
     parts = ["### Late news: the choice of the instance"]
     for load in LOADS:
         base = [Trial(policy=policy, load=load) for policy in POLICIES]
@@ -119,7 +121,7 @@ the backlog, and seeds differ by up to {points(wandering)}.""")
 
 
 def turns(runs: Runs) -> str:
-    """Return the text about delays when requests also wait in queues in the router."""
+    """Return the text about delayed observations if requests also wait in the router's queues."""
     rows = [
         (
             f"`{one.policy}`{one.label.removeprefix(one.policy)}",
@@ -169,7 +171,7 @@ in the response itself, so its own delay is milliseconds; who puts a buffering p
 
 
 def lessons(runs: Runs) -> str:
-    """Return the text about the causes of robustness."""
+    """Return the text about what makes a router robust against delayed and wrong observations."""
     own = max(lost(runs, Trial(policy=policy)) for policy in CHOOSERS)
     alone = lost(runs, KV_ALONE)
     small = " Differences between\n  policies are small beside that." if own < alone / 2 else ""

@@ -1,4 +1,4 @@
-"""The smaller questions of the section on stale and wrong observations: source of the loads, noise, bursts, cache
+"""The smaller questions of the section on delayed and wrong observations: the source of loads, noise, bursts, and cache
 sizes.
 """
 

@@ -31,7 +31,9 @@ SMALL_CACHE = 0.25
 
 
 LATE_SERVED = (("late_load", 100.0),)
-"""Parameters with which `fairlead` sends late requests whenever nothing better waits, instead of holding them back."""
+"""Parameters with which `fairlead` sends requests that will be late as soon as no better request waits. Otherwise it
+holds them back.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,8 @@ SOURCES = {
     "KV use and prefix": KV_AND_PREFIX,
     "all three": Trial(policy="heimdall"),
 }
-"""The trial for each source of `heimdall`'s loads. The router itself knows queue and prefix, and engines report KV use.
+"""For each source of the loads that `heimdall` uses, a trial. The router itself knows queues and prefixes; engines
+report KV use.
 """
 QUEUED = (
     *(Trial(policy="fairlead", in_flight=window) for window in WINDOWS),
@@ -122,7 +125,7 @@ def run_trials(context: Context, wanted: Iterable[Trial]) -> tuple[float, Runs]:
 
 
 def by_trial(trials_run: Sequence[Trial], results: Sequence[CellResult], seeds: int) -> Runs:
-    """Return the results by trial. They must be in the order of the trials, and of the seeds within a trial."""
+    """Return the results by trial. `results` must be sorted by trial, and within a trial by seed."""
     return {trial: results[number * seeds : (number + 1) * seeds] for number, trial in enumerate(trials_run)}
 
 

@@ -1,5 +1,5 @@
-"""The default policy and other policies on traffic for which nobody tuned it: chats, coding agents, long documents,
-bursts.
+"""Compares the default policy with other policies on traffic with which it was not developed: chats, coding agents,
+long documents, bursts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +20,8 @@ from reproductions.unseen_traffic_cells import (
 )
 
 GOOD, FIRST, SPEED = 0.01, 0.03, 0.03
-"""The leads of another policy up to which they are accepted: by goodput (0-1), by first tokens in time (0-1), and by
-output tokens per second (as a share of `fairlead`'s).
+"""The maximum leads of another policy that are accepted: in goodput (0-1), in first tokens in time (0-1), and in output
+tokens per second (as a share of `fairlead`'s).
 """
 TARGETS: tuple[tuple[str, Callable[[UnseenRow], float], float], ...] = (
     ("goodput", attrgetter("goodput"), GOOD),
@@ -48,7 +48,7 @@ def write(context: Context) -> str:
 
 
 def describe(context: Context, settings: Sequence[Setting], rows: Rows) -> str:
-    """Return the section's text: a list of what `fairlead` loses, then each setting's table."""
+    """Return the section's text: a list of the figures in which `fairlead` is behind, then each setting's table."""
     rivals = [policy for policy in dict.fromkeys(cell.policy for cell in rows) if policy != OURS]
     given = ", ".join(f"`{kind}`" for kind in sorted(context.traces)) or "none"
     made = ", ".join(f"`{kind}`" for kind in sorted({setting.kind for setting in settings} - set(context.traces)))

@@ -38,10 +38,10 @@ QUICK_REQUESTS = 60
 BURST_REQUESTS = 200
 """Mean number of requests in a period of a bursty workload."""
 BURST_SHARE, BURST_PART = 0.5, 1 / 6
-"""The share of each period's requests that arrive in its first part, and the length of this part as a share of the
-period.
+"""The share of a period's requests that belong to its burst, and the burst's length as a share of the period. The burst
+comes first.
 
-So requests first arrive three times as fast as on average, and then 0.6 times as fast.
+During the burst, requests arrive three times as fast as on average; afterwards 0.6 times as fast.
 """
 
 
@@ -222,7 +222,7 @@ def _of_sessions(jobs: Sequence[Job], has: Callable[[Job], bool]) -> float:
 
 @lru_cache(maxsize=2)
 def _loaded(setting: Setting, trace: Path | None, seed: int, requests: int) -> tuple[Workload, tuple[int, ...]]:
-    """Return the workload of a setting, and the tokens of each request that an endless cache would save."""
+    """Return the workload of a setting, and for each request the tokens that an endless cache would save."""
     engine = preset(setting.preset)
     rows = _rows(setting.kind, trace, seed)
     if setting.bursts:

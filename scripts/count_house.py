@@ -1,9 +1,10 @@
-"""Counts into how many parts the code is divided: modules, modules with a single user, and the imports of wiring
-points.
+"""Counts modules and their imports: the modules of each package, the modules with a single user, and the imports of
+modules that wire a component together.
 
-`scripts/count_house.py` prints a row per package, then the number of modules that each wiring point imports. A user of
-a module is another module of the product that imports it; tests do not count. A module that nobody imports is an entry
-point or is loaded by name, and does not count as a module with a single user. Lines are those of the file.
+`scripts/count_house.py` prints a row per package, then the number of imports of each module in `WIRING`. A user of a
+module is another module of the product that imports it; tests do not count. A module that nobody imports is an entry
+point or is loaded by name. It does not count as a module with a single user. Numbers of lines include all lines of a
+file.
 """
 
 import argparse
@@ -18,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 SMALL = 60
 """Number of lines below which a module counts as small."""
 WIRING = ("fairlead_api.app", "fairlead_router.main", "fairlead_web.app", "fairlead_operator.main", "fairlead.routing.scheduling.state")
-"""Modules that join the parts of a component."""
+"""Modules that wire the parts of a component together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

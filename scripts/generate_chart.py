@@ -44,10 +44,14 @@ SET_BY_THE_CHART = {
         "FAIRLEAD_LEAVING_NODES", "FAIRLEAD_PICKER_SERVICE", "FAIRLEAD_PICKER_SERVICE_PORT", "KUBECONFIG",
     },
 }  # fmt: skip
-"""By process, the variables that the chart sets from other values, or that have no use in a pod."""
+"""By process, variables that a user may not put into `settings`: the chart sets them from other values, or they have no
+use in a pod.
+"""
 
 SIZES = {"FAIRLEAD_MAX_BODY_BYTES", "FAIRLEAD_MAX_UPLOAD_BYTES", "FAIRLEAD_KEPT_PROMPTS_BYTES"}
-"""Settings that always count for the routers' memory. FAIRLEAD_BODY_MEMORY_BYTES counts only if it is set."""
+"""Settings that the chart always uses to compute the routers' memory limit. It uses FAIRLEAD_BODY_MEMORY_BYTES only if
+that is set.
+"""
 
 
 def settings_schema(process: str) -> dict[str, Any]:
@@ -94,16 +98,18 @@ def router_memory() -> str:
 
 
 NULLABLE = frozenset({"replicas"})
-"""Values that may be null. Null then means the number that Kubernetes has, for instance because an autoscaler sets it.
+"""Values that a user may set to null. Null then leaves the number to Kubernetes, for instance because an autoscaler
+sets it.
 """
 FREE = frozenset({"#/$defs/resources"})
-"""Groups of Kubernetes' own fields, in which null removes a default of the chart."""
+"""Groups of fields that belong to Kubernetes. Within them, a null removes a default of the chart."""
 
 
 def require(schema: dict[str, Any], shared: dict[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Make the values that have a default required in a schema.
+    """Mark the values that have a default as required in the schema, also in nested groups.
 
-    Helm treats a null as a missing value. Without this, its message would at best say where a template failed.
+    Helm removes values that are set to null. With the marks, Helm says which value is missing; without them, at best
+    the place where a template failed.
     """
     inner = {name: schema["properties"][name] for name in defaults}
     groups = {name for name, one in inner.items() if isinstance(defaults[name], dict) and "properties" in _resolved(one, shared)}

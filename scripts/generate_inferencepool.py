@@ -46,13 +46,15 @@ class Field:
 
     @property
     def parts(self) -> dict[str, Any] | None:
-        """The schema of the object, or of each listed object, that this field has; None if it has no such objects."""
+        """The schema of this field's object, or of the objects in its list; None if the field has no objects with
+        declared fields.
+        """
         inner: dict[str, Any] = self.schema.get("items", self.schema)
         return inner if inner.get("properties") and not inner.get("x-kubernetes-preserve-unknown-fields") else None
 
     @property
     def inside(self) -> str:
-        """The name of the section for the fields within this field."""
+        """The name of the page's section about the fields within this field."""
         return f"{self.section}.{self.name}{'[]' * ('items' in self.schema)}"
 
 
@@ -60,15 +62,15 @@ Column = tuple[str, Callable[[Field], str]]
 
 
 def fields(schema: dict[str, Any], section: str, seen: tuple[Any, ...]) -> Iterator[Field]:
-    """Yield the fields of an object; `seen` are the objects of this kind in the examples."""
+    """Yield the fields of an object. `seen` has all objects of this kind in the examples."""
     for name, inner in schema["properties"].items():
         values = tuple(one[name] for one in seen if isinstance(one, dict) and name in one)
         yield Field(name=name, section=section, schema=inner, required=name in schema.get("required", ()), seen=values)
 
 
 def sections(schema: dict[str, Any], section: str, columns: tuple[Column, ...], seen: tuple[Any, ...] = ()) -> Iterator[str]:
-    """Yield the section of this object, with its table and the rules between its fields, then those of the objects in
-    it.
+    """Yield the section of an object, with a table of its fields and the rules between them, then the sections of the
+    objects within it.
     """
     here = list(fields(schema, section, seen))
     parts = [f"### {section}", schema.get("description", "")]
@@ -140,7 +142,7 @@ def rule(field: Field) -> str:
 
 
 def required_within(schema: dict[str, Any], path: str = "") -> Iterator[str]:
-    """Yield the paths of the required values in an object whose other fields are free."""
+    """Yield the paths of required values within an object. The object's other fields can be left out."""
     inner = schema.get("items", schema)
     for each in inner.get("required", ()):
         below = inner["properties"][each]

@@ -106,8 +106,8 @@ def of_the_api() -> list[Family]:
 
 
 def of_registry(registry: CollectorRegistry) -> list[Family]:
-    """Return the metrics of a process whose counters are all in one registry; figures of the process itself come
-    last.
+    """Return the metrics of a process whose counters are all in one registry. Metrics of the process itself, such as
+    its memory, come last.
     """
     labels = {vars(one)["_name"]: vars(one)["_labelnames"] for one in registry._collector_to_names if isinstance(one, MetricWrapperBase)}
     families = [family(one.name, one.type or "", labels.get(one.name, ()), one.documentation) for one in registry.collect()]

@@ -8,7 +8,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def settle(page: Path, text: str) -> int:
-    """Write the page, or with `--check` on the command line compare it; return 1 if it differs."""
+    """Write the page, or with `--check` on the command line only compare it with the file; return 1 if it differs."""
     if "--check" in sys.argv[1:]:
         same = page.exists() and page.read_text(encoding="utf-8") == text
         print(f"{page.name}: {'up to date' if same else 'out of date; run make generate'}")

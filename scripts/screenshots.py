@@ -3,10 +3,11 @@
     PYTHONPATH=tests/support .venv/bin/python scripts/screenshots.py OUT
         [--state-dir .fairlead] [--pool default/demo] [--readme]
 
-Each page is photographed whole at 1280 px in light and in dark and at 380 px, as OUT/<page>-<width>-<theme>.png. This
-happens after the page was open for a minute, because people mostly see pages after a refresh. `--readme` also takes the
-picture of the README. Ends with 1 if a page does not answer, needs sideways scrolling, reports a script error, lacks a
-part, or lost something that was drawn when it opened.
+Each page is photographed at its full height, at a width of 1280 px in the light and in the dark theme and at 380 px, as
+OUT/<page>-<width>-<theme>.png. The picture is taken a minute after the page was opened, because people mostly see pages
+after a refresh. `--readme` also takes the picture of the README. The exit code is 1 if a page does not answer, needs
+sideways scrolling, reports a script error, lacks a part, or no longer shows something that was drawn when it was
+opened.
 """
 
 import argparse
@@ -33,8 +34,8 @@ DRAWN = """() => document.documentElement.classList.contains("scripted")
 PATIENCE_MS = 60_000
 OPEN_SECONDS = 60
 SIDE_BY_SIDE = 21
-"""Number of pages that are open at once, in three contexts. Each context has six connections, of which streams use
-three.
+"""Number of pages that are open at once, in three browser contexts. A context can have six connections, of which its
+pages' live streams use three.
 """
 README = Path(__file__).parents[1] / "docs" / "images" / "heatmap.png"
 
@@ -89,8 +90,8 @@ def opened(context: BrowserContext, origin: str, path: str, file: Path) -> Tab:
 
 
 def settle(page: Page) -> None:
-    """Wait until everything is drawn. Charts, and pictures that are loaded late, are drawn only when they are near the
-    window.
+    """Wait until everything is drawn. Scroll through the page, because charts and some pictures are drawn only when
+    they are near the window.
     """
     for late in page.locator("[data-chart], img[loading=lazy]").all():
         late.scroll_into_view_if_needed()
@@ -99,7 +100,7 @@ def settle(page: Page) -> None:
 
 
 def taken(tab: Tab) -> list[str]:
-    """Take the picture when the page was open for a minute, close the page, and return the problems until then."""
+    """Wait until the page was open for a minute, take its picture and close it. Return the problems until then."""
     page = tab.page
     page.bring_to_front()
     page.wait_for_timeout(max(0.0, tab.opened_at + OPEN_SECONDS - time.monotonic()) * 1000)

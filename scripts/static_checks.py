@@ -1,9 +1,10 @@
-"""The checks of `make static`: code, advisories, licenses and secrets. Each prints a line, and its findings.
+"""The checks of `make static`: code, advisories, licenses and secrets. Each check prints a line and its findings.
 
     .venv/bin/python scripts/static_checks.py [code] [advisories] [licenses] [secrets]
 
-A finding is either fixed or justified. In the code it is justified by ruff's `# noqa: S… (reason)`, whose numbers are
-bandit's; otherwise in a table of this script. Exit code 1 = something was found.
+A finding has to be fixed or justified. A finding in the code is justified by a comment `# noqa: S… (reason)` for ruff,
+which has bandit's rule numbers; any other finding by an entry in a table of this script. Exit code 1 = there are
+findings.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TOOLS = ROOT / ".venv-tools/static/bin"
 ADVISORIES = ROOT / "scripts/advisories.json"
 PRODUCT = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "serve", "cluster/src", "scripts")
 SERVICE_SECONDS = 10
-"""Seconds to wait for the service of advisories. The vendored file is compared in any case."""
+"""Maximum seconds to wait for the online service of advisories. The local file of advisories is always used."""
 
 NOT_ASKED: Mapping[str, str] = {
     "B101": "internal invariants are checked with assert",
@@ -40,12 +41,14 @@ NOT_ASKED: Mapping[str, str] = {
     "B106": "an empty string means that there is no token",
     "B403": "B301 judges each call of pickle, so the import is not reported",
 }
-"""Rules of bandit that are not checked, each with the reason. ruff's S rules are checked in addition."""
+"""Rules of bandit that are not checked, each with the reason. ruff checks its own versions of bandit's rules (S) in
+addition.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a check looked at, in words, and its findings."""
+    """The result of a check: what was checked, in words, and the findings."""
 
     looked_at: str
     found: tuple[str, ...]
@@ -69,7 +72,9 @@ def check_code() -> Outcome:
 
 
 def is_reasoned(finding: Mapping[str, Any], source: str) -> bool:
-    """Return whether a `noqa` with the rule's number is at the finding's lines, or applies to the whole file."""
+    """Return whether a `noqa` comment with the rule's number stands at the finding's lines, or applies to the whole
+    file.
+    """
     rule, lines = f"S{finding['test_id'][1:]}", source.split("\n")
     if re.search(rf"^# ruff: noqa: [^\n]*\b{rule}\b", source, re.MULTILINE):
         return True
@@ -88,7 +93,7 @@ def locked() -> dict[str, str]:
 
 
 def check_advisories() -> Outcome:
-    """Compare the locked packages with the vendored file, and ask a service if one can be reached."""
+    """Compare the locked packages with the local file of advisories, and with an online service if it answers."""
     packages, vendored = locked(), json.loads(ADVISORIES.read_text(encoding="utf-8"))
     found = [
         f"{one['package']} {packages[one['package']]}: {', '.join([one['id'], *one['aliases']])}"
@@ -115,7 +120,7 @@ def hits(advisory: Mapping[str, Any], packages: Mapping[str, str]) -> bool:
 
 
 def ask_service(packages: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the findings of pip-audit from osv.dev; None if it does not answer in time."""
+    """Return the findings of pip-audit, which asks osv.dev; None if the service does not answer in time."""
     listed = "\n".join(f"{name}=={version}" for name, version in packages.items())
     command = [
         TOOLS / "pip-audit",

@@ -25,7 +25,7 @@ def git(repository: str, *arguments: str) -> str:
 
 
 def advisories(repository: str) -> Iterator[dict[str, Any]]:
-    """Yield the advisories about locked packages that are not withdrawn."""
+    """Yield the advisories about locked packages. Withdrawn advisories are left out."""
     names = locked()
     for path in git(repository, "ls-tree", "-r", "--name-only", "HEAD", "vulns/").splitlines():
         if path.split("/")[1] in names and path.endswith(".yaml"):
@@ -47,7 +47,9 @@ def read(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def pairs(events: list[Mapping[str, str]]) -> Iterator[tuple[str, str | None]]:
-    """Yield the bounds of each range: its first version, and the first version after it; None = all newer versions."""
+    """Yield for each range of affected versions its first version, and the first version that is no longer affected
+    (None if all newer versions are affected).
+    """
     low: str | None = None
     for event in events:
         if "introduced" in event:

@@ -111,7 +111,7 @@ def export(start: str, end: str, url: tuple[str, ...], token: str | None) -> Non
 
 @audit.command()
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--key", metavar="HEX", help="With FILE: the public key that must have signed it.")
+@click.option("--key", metavar="HEX", help="With FILE: the public key that the signature of FILE must agree with.")
 @click.option(
     "--head", "kept", metavar="ID:CHAIN", help="A head that `fairlead audit head` printed earlier; the log must still contain it."
 )

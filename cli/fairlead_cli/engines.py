@@ -46,7 +46,7 @@ def list_engines(as_json: bool) -> None:
 
 @engines.command("fit")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--pool", metavar=METAVAR, help="Fit to what was recorded of this pool, in place of FILE.")
+@click.option("--pool", metavar=METAVAR, help="Fit to the recorded requests of this pool instead of FILE.")
 @namespace_option
 @click.option(
     "--from", "start", type=TimeOption(), default="now-1h", show_default=True, help="With --pool: the beginning, RFC 3339 or as now-1h."
@@ -202,7 +202,7 @@ def tell_fit(found: EngineFit) -> None:
             "they are modelled as cached, and used neither for fitting nor for judging"
         )
     if found.at_edges:
-        click.echo(f"{found.at_edges:,} ran beside unrecorded requests: they are left out of fit and judgement")
+        click.echo(f"{found.at_edges:,} ran beside unrecorded requests: they are used neither for fitting nor for judging")
     rows = [row for metric, one in (("TTFT", found.ttft), ("TPOT", found.tpot)) for row in _rows(metric, one)]
     print_table(_COLUMNS, rows)
     for field in fields(found.costs):

@@ -71,13 +71,19 @@ def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...]
 @namespace_option
 @click.option("--model", "models", multiple=True, help="Open this model only; may be repeated.")
 @click.option("--days", type=WholeOption(1, 3650), help="Days until it expires; default: it does not expire.")
-@click.option("--requests-per-minute", type=WholeOption(1, 10**12), help="Further requests get a 429; default: no limit.")
-@click.option("--tokens-per-minute", type=WholeOption(1, 10**12), help="Prompts and answers together; default: no limit.")
+@click.option(
+    "--requests-per-minute", type=WholeOption(1, 10**12), help="Maximum requests per minute; further ones get a 429. Default: no limit."
+)
+@click.option(
+    "--tokens-per-minute",
+    type=WholeOption(1, 10**12),
+    help="Maximum tokens per minute, of prompts and answers together. Default: no limit.",
+)
 @click.option(
     "--class", "priority_class", help="Priority class of its requests, which may ask for a lower one; default: the class `default`."
 )
 @click.option("--budget-day", metavar="AMOUNT", help="What its requests may cost in a UTC day, such as 25.00; then they are refused.")
-@click.option("--budget-month", metavar="AMOUNT", help="The same for a UTC month.")
+@click.option("--budget-month", metavar="AMOUNT", help="What its requests may cost in a UTC month; then they are refused.")
 @click.option("--budget-currency", metavar="CURRENCY", help="Currency of the budgets, such as EUR.")
 @click.option(
     "--budget-soft-percent", type=WholeOption(1, 100), help="Percentage of a budget at which its soft limit is reported; default: 80."
@@ -134,15 +140,17 @@ def create(
 @namespace_option
 @click.option("--model", "models", multiple=True, help="Open these models only; may be repeated. '' opens all.")
 @click.option("--days", type=WholeOption(0, 3650), help="Days from now until it expires; 0: it does not expire.")
-@click.option("--requests-per-minute", type=WholeOption(0, 10**12), help="0: no limit.")
-@click.option("--tokens-per-minute", type=WholeOption(0, 10**12), help="Prompts and answers together; 0: no limit.")
+@click.option("--requests-per-minute", type=WholeOption(0, 10**12), help="Maximum requests per minute; 0: no limit.")
+@click.option(
+    "--tokens-per-minute", type=WholeOption(0, 10**12), help="Maximum tokens per minute, of prompts and answers together; 0: no limit."
+)
 @click.option("--class", "priority_class", help="Priority class of its requests; '' is the class `default`.")
 @click.option(
     "--budget-day",
     metavar="AMOUNT",
     help="What its requests may cost in a UTC day, such as 25.00; then they are refused. '' removes it.",
 )
-@click.option("--budget-month", metavar="AMOUNT", help="The same for a UTC month. '' removes it.")
+@click.option("--budget-month", metavar="AMOUNT", help="What its requests may cost in a UTC month; then they are refused. '' removes it.")
 @click.option("--budget-currency", metavar="CURRENCY", help="Currency of the budgets, such as EUR.")
 @click.option(
     "--budget-soft-percent", type=WholeOption(1, 100), help="Percentage of a budget at which its soft limit is reported; default: 80."

@@ -30,7 +30,7 @@ def migrations() -> None:
 @click.option("--session", help="Only of this session.")
 @click.option("--trigger", type=click.Choice([one.value for one in BindingReason]), help="Only with this trigger.")
 @click.option("--outcome", type=click.Choice([one.value for one in MoveOutcome]), help="Only with this outcome.")
-@click.option("--paid-off/--not-paid-off", default=None, help="Only those that were faster than staying, or not.")
+@click.option("--paid-off/--not-paid-off", default=None, help="Only moves that were faster than staying, or only the others.")
 @range_options
 @list_options
 def list_migrations(requests: bool, span: dict[str, Any], limit: int, look: Look, **filters: Any) -> None:

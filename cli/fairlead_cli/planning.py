@@ -198,7 +198,7 @@ def kept_lines(found: HandOverResult) -> list[str]:
     expected = "" if found.expected is None or found.expected.hits_kept is None else f" ({found.expected.hits_kept:.0%} expected)"
     kept = "not known" if found.hits_kept is None else f"{found.hits_kept:.0%}{expected}"
     return [
-        f"Kept of the pool's hits until {time_words(found.until)}: {kept}. Of {found.sessions_moved} sessions that moved, routers handed "
+        f"Share of the pool's hits that was kept until {time_words(found.until)}: {kept}. Of {found.sessions_moved} sessions that moved, routers handed "
         f"{found.sessions_handed_over} over before their next turn. {found.tokens_moved:,} tokens were transferred, {found.tokens_computed_ahead:,} "
         f"were computed in advance, and {found.tokens_lost:,} were computed again in later turns."
     ]

@@ -99,7 +99,7 @@ def of_tasks(name: str, start: str, end: str, as_json: bool, url: tuple[str, ...
     if not found.shares:
         click.echo("No task with a target ended in this time. docs/agents.md says what targets of tasks are.")
         return
-    columns = ("version", "class", "turns within", "whole task within", "goal", "tasks", "in time", "broke off", "in time incl. those")
+    columns = ("version", "class", "turns within", "whole task within", "goal", "tasks", "in time", "broke off", "in time incl. broken off")
     print_table(columns, [_of_tasks(one) for one in found.shares])
     if found.since is not None:
         click.echo(

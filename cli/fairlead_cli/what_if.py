@@ -60,8 +60,8 @@ def what_if() -> None:
     help="Use a trace in Mooncake's JSONL format instead (may be .gz).",
 )
 @click.option("--replicas", type=WholeOption(1, 10_000), help="Number of instances; default: the present number.")
-@click.option("--prefill-replicas", type=WholeOption(1, 10_000), help="For a pool of prefill and decode.")
-@click.option("--decode-replicas", type=WholeOption(1, 10_000), help="For a pool of prefill and decode.")
+@click.option("--prefill-replicas", type=WholeOption(1, 10_000), help="Number of prefill instances, in a pool of prefill and decode.")
+@click.option("--decode-replicas", type=WholeOption(1, 10_000), help="Number of decode instances, in a pool of prefill and decode.")
 @click.option("--engine", type=click.Choice([one.value for one in EngineModel]), help="Model of the engines, as fast as the pool's.")
 @click.option(
     "--seed",

@@ -1,10 +1,9 @@
 """The whole schema, as it was before the first release.
 
-It stands for the first 64 revisions, and keeps the number and name of their last one: a database that all of them made
-is at this revision already.
+It replaces the first 64 revisions and has the number and name of the last of them, so a database that was made by these
+revisions already counts as being at this revision.
 
-Revision: 0064_measured
-Revises: nothing
+Revision: 0064_measured Revises: nothing
 """
 
 from typing import Any

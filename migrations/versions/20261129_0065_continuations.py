@@ -1,7 +1,6 @@
-"""Answers that went on at another instance after they had begun, and what that cost, beside their decision.
+"""Adds to decisions: the continuations of the answer at other instances after it broke off, with their cost.
 
-Revision: 0065_continuations
-Revises: 0064_measured
+Revision: 0065_continuations Revises: 0064_measured
 """
 
 import sqlalchemy as sa

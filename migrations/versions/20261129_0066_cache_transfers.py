@@ -1,7 +1,7 @@
-"""Whether a move's KV blocks came along, how long its request waited for them, and how long that had been predicted.
+"""Adds to moves: whether the session's KV blocks were transferred, how long the request waited for them, and the
+predicted wait.
 
-Revision: 0066_cache_transfers
-Revises: 0065_continuations
+Revision: 0066_cache_transfers Revises: 0065_continuations
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,6 @@
-"""Whether a router itself moved a session, before its next turn, as its instance was leaving.
+"""Adds to moves: whether a router moved the session before its next turn, because its instance was about to leave.
 
-Revision: 0067_handed_over
-Revises: 0066_cache_transfers
+Revision: 0067_handed_over Revises: 0066_cache_transfers
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,7 @@
-"""Webhooks, the notices to them, and which engines stalled when a pool's state last came.
+"""Adds webhooks, the notices that are sent to them, and the engines that stalled according to a pool's last reported
+state.
 
-Revision: 0068_webhooks
-Revises: 0067_handed_over
+Revision: 0068_webhooks Revises: 0067_handed_over
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,7 @@
-"""Why a plan was proposed, of plans that wait for somebody to apply them.
+"""Adds to plans: the reason and request of a proposal, which is a plan that Fairlead made and that waits for a person
+to apply it.
 
-Revision: 0069_proposals
-Revises: 0068_webhooks
+Revision: 0069_proposals Revises: 0068_webhooks
 """
 
 import sqlalchemy as sa

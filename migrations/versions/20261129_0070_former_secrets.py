@@ -1,7 +1,7 @@
-"""The former secret of a rotated gateway key, and until when it is accepted.
+"""Adds to gateway keys: the digest of the secret before a rotation, and the time until which that secret is still
+accepted.
 
-Revision: 0070_former_secrets
-Revises: 0069_proposals
+Revision: 0070_former_secrets Revises: 0069_proposals
 """
 
 import sqlalchemy as sa

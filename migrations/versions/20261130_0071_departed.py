@@ -1,7 +1,6 @@
-"""How a pool's demand is outside of its forecast, None while it is within.
+"""Adds to pools: how the demand departs from its forecast; null while the demand is within the forecast.
 
-Revision: 0071_departed
-Revises: 0070_former_secrets
+Revision: 0071_departed Revises: 0070_former_secrets
 """
 
 import sqlalchemy as sa

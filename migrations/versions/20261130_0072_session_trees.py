@@ -1,7 +1,6 @@
-"""Session trees, and what each session did for each task.
+"""Adds session trees, and the sums of each session's turns for each task.
 
-Revision: 0072_session_trees
-Revises: 0071_departed
+Revision: 0072_session_trees Revises: 0071_departed
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,6 @@
-"""Requests of canaries, the steps of these, and the verdicts about them.
+"""Adds the requests that canaries are judged by, the steps of canaries, and the verdicts on these steps.
 
-Revision: 0073_canaries
-Revises: 0072_session_trees
+Revision: 0073_canaries Revises: 0072_session_trees
 """
 
 import sqlalchemy as sa

@@ -1,9 +1,9 @@
-"""What instances cost: their lives and prices, their busy time, and what requests used, by hour.
+"""Adds the data for costs: when each instance lived, prices per role, and by hour the busy time of roles and the usage
+by key and priority class.
 
-Lives before this revision are those of the instances still known; there is no price before it.
+For the time before this revision, only instances that still exist have a life, and there are no prices.
 
-Revision: 0074_costs
-Revises: 0073_canaries
+Revision: 0074_costs Revises: 0073_canaries
 """
 
 import sqlalchemy as sa

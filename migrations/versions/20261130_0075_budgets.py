@@ -1,7 +1,6 @@
-"""Budgets of gateway keys by day and month, and whether they are used up.
+"""Adds to gateway keys: budgets per day and per month, and whether they are used up.
 
-Revision: 0075_budgets
-Revises: 0074_costs
+Revision: 0075_budgets Revises: 0074_costs
 """
 
 import sqlalchemy as sa

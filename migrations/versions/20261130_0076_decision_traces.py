@@ -1,7 +1,6 @@
-"""The trace to which the request of a decision belongs, beside the decision.
+"""Adds to decisions: the trace of the request, with an index.
 
-Revision: 0076_decision_traces
-Revises: 0075_budgets
+Revision: 0076_decision_traces Revises: 0075_budgets
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,6 @@
-"""Saved views of the audit log.
+"""Adds saved views of the audit log.
 
-Revision: 0077_audit_views
-Revises: 0076_decision_traces
+Revision: 0077_audit_views Revises: 0076_decision_traces
 """
 
 import sqlalchemy as sa

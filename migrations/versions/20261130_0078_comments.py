@@ -1,7 +1,6 @@
-"""Comments of people on a range of a pool's time, or on a plan.
+"""Adds comments of people on a stretch of a pool's time or on a plan.
 
-Revision: 0078_comments
-Revises: 0077_audit_views
+Revision: 0078_comments Revises: 0077_audit_views
 """
 
 import sqlalchemy as sa

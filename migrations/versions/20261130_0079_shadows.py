@@ -1,7 +1,6 @@
-"""What advising policies would have chosen, beside the decision.
+"""Adds to decisions: the choices of shadow policies, which only advise.
 
-Revision: 0079_shadows
-Revises: 0078_comments
+Revision: 0079_shadows Revises: 0078_comments
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,6 @@
-"""Prices of instance hours that a cost tool measured.
+"""Adds prices per instance and hour that a cost tool such as OpenCost measured.
 
-Revision: 0080_measured_prices
-Revises: 0079_shadows
+Revision: 0080_measured_prices Revises: 0079_shadows
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,7 @@
-"""Targets of whole tasks, and what judges a task by them: the class of its first turn, and whether its last was answered.
+"""Adds SLO targets for whole tasks, and the facts by which a task is judged: the priority class of its first turn, and
+whether its last turn was answered.
 
-Revision: 0081_task_targets
-Revises: 0080_measured_prices
+Revision: 0081_task_targets Revises: 0080_measured_prices
 """
 
 import sqlalchemy as sa

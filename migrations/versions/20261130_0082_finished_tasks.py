@@ -1,7 +1,7 @@
-"""Finished tasks and their rollup by the hour; and when to see whether a task is over.
+"""Adds finished tasks, their sums by hour, and for each running task the time at which to check whether it has
+finished.
 
-Revision: 0082_finished_tasks
-Revises: 0081_task_targets
+Revision: 0082_finished_tasks Revises: 0081_task_targets
 """
 
 import sqlalchemy as sa

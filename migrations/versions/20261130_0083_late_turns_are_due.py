@@ -1,10 +1,9 @@
-"""Older processes make a counted task due again when they add a turn to it, without knowing that.
+"""Adds a trigger that makes a counted task due for counting again when a process of an older release adds a turn to it.
 
-A process from before 0082 adds to the sums of a task and leaves `count_at` null, so its late turn stayed uncounted until
-the task's next turn. Such a process may run beside newer ones for as long as a release is rolled out.
+Processes from before 0082 add to the sums of a task and leave `count_at` null, so without the trigger a late turn is
+not counted until the task's next turn. During a rollout, such processes run beside newer ones.
 
-Revision: 0083_late_turns_are_due
-Revises: 0082_finished_tasks
+Revision: 0083_late_turns_are_due Revises: 0082_finished_tasks
 """
 
 from alembic import op

@@ -28,7 +28,7 @@ OPERATORS = DoorPlan(name="operators", wanted=64)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8090, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
 @click.option("--admin-host", default="127.0.0.1", show_default=True, help="Where /metrics is served.")
-@click.option("--admin-port", type=click.IntRange(0, 65535), help="Its port; without it there is none, and 0 takes a free one.")
+@click.option("--admin-port", type=click.IntRange(0, 65535), help="Port of /metrics; 0 takes a free one. Default: /metrics is not served.")
 def main(host: str, port: int, admin_host: str, admin_port: int | None) -> None:
     """Serve the web UI without the control API."""
     with one_line_errors("web"):

@@ -31,8 +31,8 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
             level=Level.WARN,
             harm=Harm(amount=float(count), unit=HarmUnit.ROUTERS),
             sentence=(
-                f"{count} of {pool.live_routers} routers decide for {pool.pool} separately, and know the other routers' "
-                f"work seconds late: {words}."
+                f"{count} of {pool.live_routers} routers decide for {pool.pool} separately, and learn of the other routers' "
+                f"work only seconds later: {words}."
             ),
             evidence=Evidence(kind=EvidenceKind.POOL, seconds=WINDOW_SECONDS),
         )

@@ -72,7 +72,7 @@ def _without_room(facts: PoolFacts) -> str:
     waits = any(trouble.reason in set(NoRoom) for trouble in facts.troubles)
     if not waits or all(role.rollout.max_unavailable for role in facts.desired):
         return ""
-    return "; there is no room for one more instance: with rollout.maxSurge 0 and maxUnavailable 1 an old instance goes first"
+    return "; there is no room for one more instance: set rollout.maxSurge 0 and maxUnavailable 1, then an old instance ends first"
 
 
 SLEEP_REMEDY = (

@@ -68,7 +68,7 @@ def below_minimum(role: DesiredRole, instances: tuple[ObservedInstance, ...]) ->
     accepting = count(instances, *ACCEPTING)
     if role.replicas == 0 or accepting >= role.min_replicas or count(instances, InstanceState.PENDING, InstanceState.STARTING):
         return None
-    return f"{accepting} {_noun(role)} take requests, less than the minimum of {role.min_replicas}"
+    return f"{accepting} {_noun(role)} take requests, fewer than the minimum of {role.min_replicas}"
 
 
 def _noun(role: DesiredRole) -> str:

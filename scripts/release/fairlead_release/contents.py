@@ -34,7 +34,7 @@ class Package:
 
 
 def packages(layout: Layout, manifest: Descriptor) -> list[Package]:
-    """Return all packages of an image once. The Debian list of a later layer replaces that of an earlier one."""
+    """Return all packages of an image, each once. Of the layers' Debian lists, the last one is used."""
     of_debian: list[Package] = []
     of_python: set[Package] = set()
     for layer in layout.read(manifest["digest"])["layers"]:

@@ -1,4 +1,4 @@
-"""OCI image layouts: a folder of blobs by digest, with an index of the tagged ones.
+"""OCI image layouts: a folder of blobs, named by digest, and an index of the tagged manifests.
 
 Source: https://github.com/opencontainers/image-spec/blob/main/image-layout.md.
 """
@@ -33,7 +33,7 @@ class Layout:
 
     @property
     def tags(self) -> dict[str, Descriptor]:
-        """The descriptor of the manifest or index that each tag names, by tag."""
+        """The descriptors of the tagged manifests and indexes, by tag."""
         return {one["annotations"][TAG]: one for one in json.loads(self._index.read_text(encoding="utf-8"))["manifests"]}
 
     def path(self, digest: str) -> Path:
@@ -58,7 +58,7 @@ class Layout:
         return descriptor | ({"annotations": dict(annotations)} if annotations else {})
 
     def tag(self, tag: str, config: Descriptor, layers: Sequence[Descriptor], annotations: Mapping[str, str] | None = None) -> Descriptor:
-        """Store a manifest of these blobs under `tag`, replacing the manifest that had the tag."""
+        """Store a manifest of these blobs with the tag `tag`. A manifest that had the tag before loses it."""
         manifest: dict[str, Any] = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": list(layers)}
         found = self.add(as_json(manifest | ({"annotations": dict(annotations)} if annotations else {})), MANIFEST)
         others = [one for name, one in self.tags.items() if name != tag]
@@ -66,7 +66,7 @@ class Layout:
         return found
 
     def manifests(self, tag: str) -> Iterator[tuple[str, Descriptor]]:
-        """Yield architecture and manifest of each image in the index of images that `tag` names."""
+        """Yield architecture and manifest of each image in the index that has the tag `tag`."""
         for one in self.read(self.tags[tag]["digest"])["manifests"]:
             yield one["platform"]["architecture"], one
 

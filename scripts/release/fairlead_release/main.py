@@ -83,7 +83,9 @@ class Release:
 
 
 def place(name: str) -> str:
-    """Return the path below the registry for a layout of `images/`. Helm requires the chart's name as its last part."""
+    """Return the path of an image or chart below the registry, from its folder in `images/`. The last part of a chart's
+    path is its name, as Helm requires.
+    """
     return "charts/fairlead" if name == "chart" else f"fairlead/{name}"
 
 
@@ -97,7 +99,7 @@ def tags(out: Path) -> Iterator[str]:
 
 
 def files(out: Path) -> list[Path]:
-    """Return the files of a release, without checksums, their signature, provenance and key."""
+    """Return the files of a release, except checksums, their signature, provenance and key."""
     return [path for path in sorted(out.iterdir()) if path.is_file() and path.name not in {SUMS, f"{SUMS}.sig", PROVENANCE, KEY}]
 
 
@@ -138,7 +140,7 @@ def _version() -> str:
 
 
 def _checked(tag: str) -> str:
-    """Return the notes of this version. Raises ValueError if a version or the tag disagrees."""
+    """Return the notes of this version. Raises ValueError if the tag and the versions in files are not all the same."""
     described = charts.described(CHART)
     versions = {"pyproject.toml": _version(), "Chart.yaml version": described["version"], "Chart.yaml appVersion": described["appVersion"]}
     must_agree(tag, versions)

@@ -4,9 +4,10 @@ import re
 
 
 def notes(changelog: str, version: str, tagged: bool) -> str:
-    """Return the notes of `version`. If it is not `tagged`, the section of unreleased changes is preferred.
+    """Return the notes of `version` from its section of the changelog. If the version is not `tagged`, the section
+    `Unreleased` comes first, if there is one.
 
-    Raises ValueError with the name of a section that is missing or empty.
+    Raises ValueError if the section is missing or empty; the message names it.
     """
     for wanted in (version,) if tagged else ("Unreleased", version):
         if section := re.search(rf"^## \[{re.escape(wanted)}\][^\n]*\n(.*?)(?=^## \[|\Z)", changelog, re.MULTILINE | re.DOTALL):
@@ -17,7 +18,9 @@ def notes(changelog: str, version: str, tagged: bool) -> str:
 
 
 def must_agree(tag: str, versions: dict[str, str]) -> None:
-    """Raise ValueError if the tag or a file has a different version; `versions` maps a file's name to its version."""
+    """Raise ValueError if the tag and the versions are not all the same. `versions` maps the names of files to the
+    versions in them.
+    """
     wanted = tag.removeprefix("v") if tag else next(iter(versions.values()))
     for name, version in versions.items():
         if version != wanted:

@@ -29,7 +29,7 @@ Document = dict[str, Any]
 
 
 class Signer:
-    """The private key of a PEM file without a passphrase."""
+    """Signs with the private key of a PEM file, which must have no passphrase."""
 
     def __init__(self, path: Path) -> None:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
@@ -54,7 +54,7 @@ class Signer:
 
 
 class Judge:
-    """The public key of a PEM file."""
+    """Checks signatures with the public key of a PEM file."""
 
     def __init__(self, path: Path) -> None:
         key = serialization.load_pem_public_key(path.read_bytes())

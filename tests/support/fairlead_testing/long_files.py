@@ -1,8 +1,8 @@
-"""Runs long test files first. A worker takes whole files, so a long file that starts last would leave other workers
-idle.
+"""Makes pytest run long test files first. A worker gets whole files, so if a long file starts last, the other workers
+are idle until it ends.
 
-If a file and its folder are both arguments, pytest keeps only the folder and runs it in its own order. So the order of
-the arguments cannot be used.
+The order of pytest's arguments cannot do this: if a file and its folder are both arguments, pytest runs the folder in
+its own order.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,10 @@
-"""Measures the work of a parser without a clock: the executed lines of Python, and the bytes that calls into C look at.
+"""Measures the work of a parser independently of time: the executed lines of Python, and the number of bytes that calls
+into C read.
 
-Lines are counted by `sys.settrace`, which does not see the work of C code. So a parser gets bytes objects that count
-how many bytes its calls look at. In its modules, the names `bytes` and `bytearray` and the regular expressions are
-replaced by ones that count. The work of compiled decoders (msgspec, orjson, llhttp) is not counted, because they pass
-over their bytes once.
+Lines are counted by `sys.settrace`, which does not see the work of C code. So a parser is given bytes objects that
+count the bytes that their methods read. In the parser's modules, `bytes`, `bytearray` and the regular expressions are
+replaced by versions that count too. The work of compiled decoders (msgspec, orjson, llhttp) is not counted, because
+they read each byte once.
 """
 
 import re
@@ -20,7 +21,7 @@ LINE = 32
 
 
 class Work:
-    """The work since the last `reset`, in bytes looked at."""
+    """The work since the last `reset`, as a number of bytes read."""
 
     done = 0
 
@@ -30,7 +31,7 @@ def _looked(size: int) -> None:
 
 
 class CountedBytes(bytes):
-    """Bytes whose methods count the bytes that they look at. Slices and parts of them count too."""
+    """Bytes whose methods count the bytes that they read. Slices and other parts of them are CountedBytes too."""
 
     def __new__(cls, *given: Any) -> "CountedBytes":
         made = super().__new__(cls, *given)
@@ -115,7 +116,7 @@ def _found(find: Callable[..., int], text: Any, given: tuple[Any, ...]) -> int:
 
 
 class CountedPattern:
-    """A regular expression that counts the bytes that it looks at."""
+    """A regular expression that counts the bytes that it reads."""
 
     def __init__(self, pattern: "re.Pattern[Any]") -> None:
         self._pattern = pattern
@@ -157,7 +158,7 @@ def counted(*modules: ModuleType) -> Iterator[None]:
 
 
 def work_of(parse: Callable[[], object]) -> int:
-    """Return the work of a call, in bytes looked at."""
+    """Return the work of a call as a number of bytes read; an executed line of Python counts as `LINE` bytes."""
     before = Work.done
     files = (__file__,)
 
@@ -180,7 +181,7 @@ def work_of(parse: Callable[[], object]) -> int:
 def assert_linear(
     parse: Callable[[bytes], object], make: Callable[[int], bytes], size: int, *modules: ModuleType, most: float = 2.5
 ) -> None:
-    """Assert that twice as many bytes take at most `most` times the work."""
+    """Assert that a text of twice the length takes at most `most` times the work."""
     with counted(*modules):
         parse(CountedBytes(make(size)))  # what is made once
         once = work_of(lambda: parse(CountedBytes(make(size))))

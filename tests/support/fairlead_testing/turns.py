@@ -14,9 +14,10 @@ from unittest.mock import patch
 
 
 class Turns:
-    """Counts of calls. `longest` is the number of calls (of Python and C functions) in the longest step so far.
+    """Counts of calls in an event loop. `longest` is the number of calls (of Python and C functions) in the step with
+    the most calls so far.
 
-    `where` has the functions that this step called most, with their numbers of calls.
+    `where` has the functions that were called most often in that step, with their numbers of calls.
     """
 
     def __init__(self) -> None:

@@ -88,7 +88,7 @@ def test_a_pool_that_asks_for_no_gateway_says_nothing_of_gateways() -> None:
 def test_a_rollout_that_finds_no_room_names_the_remedy_until_old_instances_may_go_first(reason: str) -> None:
     old, trouble = wanted(2, spec_hash="new"), Trouble(instance="c", reason=reason, message="0/3 nodes are available")
     stuck = replace(SETTLED, desired=(old,), troubles=(trouble,))
-    remedy = "with rollout.maxSurge 0 and maxUnavailable 1 an old instance goes first"
+    remedy = "set rollout.maxSurge 0 and maxUnavailable 1, then an old instance ends first"
     assert remedy in message_of(stuck, "Progressing")
     late = replace(stuck, rollout_trouble=(RolloutTrouble.LATE, "no further instance updated"))
     assert remedy in message_of(late, "Progressing")
@@ -166,7 +166,7 @@ def test_a_pool_of_two_roles_counts_each_and_names_what_is_short() -> None:
     assert (ready.status, ready.reason, ready.message) == ("False", "InstancesStarting", "2 of 3 prefill instances serve")
     assert progressing.message == "2 of 3 prefill instances exist, 0 start"
     degraded = pool_conditions(replace(facts, instances=instances[:2]))[6]
-    assert (degraded.reason, degraded.message) == ("BelowMinimum", "0 decode instances take requests, less than the minimum of 1")
+    assert (degraded.reason, degraded.message) == ("BelowMinimum", "0 decode instances take requests, fewer than the minimum of 1")
     lost = (*instances[:2], replace(instances[2], state=S.LOST))
     ready, *_ = pool_conditions(replace(facts, desired=(replace(prefill, replicas=3), decode), instances=lost))
     assert ready.reason == "InstancesLost", "the gravest shortage gives the reason"

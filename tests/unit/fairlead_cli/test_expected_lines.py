@@ -52,6 +52,6 @@ def test_what_is_kept_of_caches_is_printed_with_its_price_or_why_it_is_not_known
     )
     (line,) = kept_lines(kept)
     assert line.startswith(
-        "Kept of the pool's hits until 2026-11-23 10:00:00 UTC: 90% (93% expected). Of 9 sessions that moved, routers handed 7"
+        "Share of the pool's hits that was kept until 2026-11-23 10:00:00 UTC: 90% (93% expected). Of 9 sessions that moved, routers handed 7"
     )
     assert "5,000 tokens were transferred, 0 were computed in advance, and 300 were computed again" in line

@@ -345,7 +345,7 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
     ),
     (ConditionType.DEGRADED, "below the minimum"): (
         Step(happens=with_a_minimum, status="False", reason="AsExpected", words="No fault is known"),
-        Step(happens=cordons("true"), status="True", reason="BelowMinimum", words="1 instances take requests, less than the minimum of 2"),
+        Step(happens=cordons("true"), status="True", reason="BelowMinimum", words="1 instances take requests, fewer than the minimum of 2"),
         Step(happens=cordons("false"), status="False", reason="AsExpected", words="No fault is known"),
     ),
     (ConditionType.DEGRADED, "an engine with another model"): (

@@ -19,14 +19,14 @@ class WebMetrics:
         self.registry = registry or process_registry()
         self.seconds = Histogram(
             "fairlead_web_request_seconds",
-            "Time from a request to the end of its answer; not of live streams.",
+            "Seconds from a request to the end of its answer. Live streams do not count.",
             ("method", "route", "status"),
             buckets=BUCKETS,
             registry=self.registry,
         )
         self.api_problems = Counter(
             "fairlead_web_api_problems_total",
-            "Requests that a call of the control API failed, by its status; 0 if it gave no answer.",
+            "Requests that failed because a call of the control API failed, by the status of the call; 0 = no answer.",
             ("status",),
             registry=self.registry,
         )

@@ -29,12 +29,12 @@ GLOSSARY = (
     ("Decision", "The routing of one request: candidates, their scores, the chosen one and why. A sample of all decisions is kept."),
     (
         "Pending prefill",
-        "Prompt tokens placed on an instance that it has not computed yet: the best single measure of how hot it is. Its "
+        "Prompt tokens that an instance was sent and has not computed yet: the best single measure of how hot it is. Its "
         "limit in heatmaps is what an instance computes within the TTFT target.",
     ),
     ("Hit rate", "Share of prompt tokens that were already in the instance's prefix cache."),
     ("TTFT", "Time to first token, as the client sees it. TPOT: time per output token after that."),
-    ("In time", "Share of requests within the SLO, by TTFT and TPOT both: attainment. TTFT in time: share of first tokens alone."),
+    ("In time", "Share of requests that met both targets, TTFT and TPOT (attainment). TTFT in time: share that met the TTFT target."),
     ("Asleep", "An instance kept for the next need: it holds no cache, gets no request, and wakes up in seconds."),
     (
         "Early rejection",

@@ -17,9 +17,10 @@ def an_event(
     uid: str = "uid-1",
     **changes: Any,
 ) -> dict[str, Any]:
-    """Return the audit event of a patch by `user` after which the object has `version` and `generation`.
+    """Return the audit event of a patch of the pool by `user`. In the API server's answer, the object has this
+    `version` and this `generation`.
 
-    `generation` is None for a patch of the scale subresource, because its answer has no generation.
+    `generation` is None for a patch of the scale subresource, because a Scale object has no generation.
     """
     about = {"name": "chat", "namespace": "default", "uid": uid, "resourceVersion": str(version)}
     kind = (
@@ -62,5 +63,5 @@ def an_event(
 
 
 def an_event_list(*events: dict[str, Any]) -> dict[str, Any]:
-    """Return the body that the API server's audit webhook posts: these events as an EventList."""
+    """Return the body of an audit webhook's POST: an EventList of these events."""
     return {"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "metadata": {}, "items": list(events)}

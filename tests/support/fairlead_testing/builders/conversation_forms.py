@@ -176,6 +176,6 @@ RESPONSES: Mapping[str, Body] = {
 }
 
 FORMS: Mapping[str, Mapping[str, Body]] = {"/v1/chat/completions": CHATS, "/v1/messages": MESSAGES, "/v1/responses": RESPONSES}
-"""Request bodies by path and then by a name for what is special about the body. They have neither a model nor a limit
-of the output.
+"""Request bodies by path, and below each path by a name for the body's peculiarity. The bodies have no `model` and no
+maximum of output tokens.
 """

@@ -1,8 +1,9 @@
 """The database's shape as data, to compare two releases.
 
 `python -m fairlead_testing.builders.database_shape` records the shape of this release. During a rolling upgrade,
-processes of the last release work on the newer shape. Their statements name every column that they know. So they go on
-working only if every such column still exists, and if the newer shape requires no value that they do not know.
+processes of the last release work on the database of the next release. Their statements name every column of the old
+shape. So they work only if all columns of the old shape still exist, and if no new column needs a value that only the
+next release writes.
 """
 
 from pathlib import Path
@@ -57,7 +58,9 @@ def _names(columns: Any) -> str:
 
 
 def recorded() -> tuple[str, Shape] | None:
-    """Return the newest migration of the last release and the shape of its database; None before the first release."""
+    """Read the file of the last release. Return its newest migration and the shape of its database; None before the
+    first release.
+    """
     if not RECORD.exists():
         return None
     found = msgspec.json.decode(RECORD.read_bytes())
@@ -65,15 +68,14 @@ def recorded() -> tuple[str, Shape] | None:
 
 
 def record() -> None:
-    """Write the shape of this release to the file of the last release's shape."""
+    """Write the shape of this release to the file with which the next release will be compared."""
     RECORD.write_bytes(msgspec.json.format(msgspec.json.encode({"revision": heads(), "tables": shape(metadata)}), indent=1) + b"\n")
 
 
 def breaking(then: Shape, now: Shape, retired: "frozenset[tuple[str, str]]" = frozenset()) -> list[str]:
-    """Return the differences between the shapes `then` and `now` that processes of `then` cannot work with, a sentence
-    each.
+    """Return the changes from the shape `then` to the shape `now` that make statements of `then` fail, a sentence each.
 
-    `retired` columns (table, column) are still in the database, though `now` does not have them.
+    `retired` has the columns (table, column) that the database still has although `now` does not name them.
     """
     found: list[str] = []
     for name, old in then.items():

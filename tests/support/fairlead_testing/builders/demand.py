@@ -13,7 +13,7 @@ from fairlead.schedules.zones import parse_zone
 
 MONDAY = datetime(2026, 8, 31, tzinfo=UTC)
 PREFILL_EACH, OUTPUT_EACH = 6000.0, 900.0
-"""The prompt tokens and output tokens that one instance can compute per second."""
+"""The prompt tokens per second that one instance can prefill, and the output tokens per second that it can decode."""
 _PROMPT, _ANSWER = 1500.0, 220.0
 TARGET_LOAD = 0.8
 
@@ -23,7 +23,7 @@ def _bump(hour: float, at: float, wide: float) -> float:
 
 
 def office(weekday: int, hour: float) -> float:
-    """Return the demand of office hours: from eight to half past six on weekdays, with a lunch break and little at
+    """Return the demand of office hours: from eight to half past six on weekdays, lower at lunchtime, and low at
     weekends.
     """
     day = min(1.0, max(0.0, (hour - 8.0) * 2)) * min(1.0, max(0.0, 18.5 - hour)) - 0.2 * _bump(hour, 12.5, 0.5)
@@ -43,7 +43,7 @@ def nightly(weekday: int, hour: float) -> float:
 
 
 def around_the_world(weekday: int, hour: float) -> float:
-    """Return the demand of three continents, which never stops."""
+    """Return the demand of users on three continents: it is never low, and peaks at nine and at seventeen o'clock."""
     return 0.4 + 0.3 * _bump(hour, 9, 3) + 0.3 * _bump(hour, 17, 3) - (0.15 if weekday >= 5 else 0.0)
 
 
@@ -57,11 +57,12 @@ SHAPES: Mapping[str, Callable[[int, float], float]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Demand of `weeks` weeks from a Monday on, whose peak is work for `instances` instances.
+    """The demand of `weeks` weeks, beginning on a Monday. `instances` is the demand at the peak of a day, before
+    `growth` and `noise`.
 
-    `growth` is the factor from one week to the next, `noise` the standard deviation of the demand's logarithm.
-    `holidays` have the shape of a Sunday. On days of `outages` there is no demand from 10 to 16 o'clock, on days of
-    `peaks` three times as much from 12 to 15.
+    `growth` is the factor from one week to the next. `noise` is the standard deviation of the demand's logarithm.
+    `holidays` have the demand of a Sunday. On days of `outages` there is no demand from 10 to 16 o'clock. On days of
+    `peaks`, the demand from 12 to 15 o'clock is tripled.
     """
 
     shape: str = "office"
@@ -76,7 +77,7 @@ class Traffic:
     seed: int = 1
 
     def load(self) -> Series:
-        """Return the demand of each quarter of an hour, in instances."""
+        """Return the demand of each quarter of an hour, as the number of instances that this demand would fully use."""
         draws = np.random.default_rng(self.seed)
         quarters = local_quarters(MONDAY, self.weeks * 7 * PER_DAY, parse_zone(self.zone))
         drift, values = 0.0, []
@@ -100,7 +101,8 @@ class Traffic:
 def record_of(load: Series, start: datetime = MONDAY) -> DemandRecord:
     """Return the record of a pool that scales with its demand, as the control plane would have written it.
 
-    The pool has as many instances as are 80 % used. All requests are in time while the instances suffice.
+    The number of instances is the smallest at which each is at most 80 % used. A quarter's requests are all in time if
+    the instances suffice for the demand, otherwise all are late.
     """
     instances = np.maximum(1.0, np.ceil(load / TARGET_LOAD))
     requests = load * PREFILL_EACH / _PROMPT

@@ -1,9 +1,9 @@
 """Requests to an engine and the shapes of its answers, to compare the simulated engine with a recording of a real vLLM.
 
-`python tests/support/fairlead_testing/builders/engine_shapes.py URL MODEL FILE` records. Run it against `vllm serve`
-(with VLLM_ENABLE_RESPONSES_API_STORE=1 and --enable-prompt-tokens-details), once with a model that generates and once
-with `--runner pooling --convert embed` and once with `classify`. A run replaces no shape of an earlier run, except the
-shapes of paths that the earlier server did not serve.
+`python tests/support/fairlead_testing/builders/engine_shapes.py URL MODEL FILE` adds the shapes of a server's answers
+to FILE. Run it against `vllm serve` (with VLLM_ENABLE_RESPONSES_API_STORE=1 and --enable-prompt-tokens-details) three
+times: with a model that generates, with `--runner pooling --convert embed`, and with `--convert classify` in its place.
+A later run replaces a recorded shape only if the earlier server did not serve the path.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import httpx
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 Shape = Any
-"""The shape of a JSON document, as JSON with its fields in order.
+"""The shape of a JSON document: a JSON document with the same fields in the same order.
 
-Values are replaced by the names of their kinds, except the values that clients compare.
+Each value is replaced by the name of its kind, such as `text`. Values on which clients depend, such as `finish_reason`,
+are kept.
 """
 
 _COMPARED = ("type", "object", "role", "status", "finish_reason", "stop_reason", "param", "code", "reason", "index", "sequence_number")
@@ -201,8 +202,8 @@ def _events(text: str) -> list[Shape]:
 
 
 def record(url: str, model: str, file: Path) -> None:
-    """Add the shapes of this server's answers to the file, unless the file has a shape of the case from a served
-    path.
+    """Add the shapes of this server's answers to the file. A recorded shape is replaced only if it says that the path
+    was not served.
     """
     recorded: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     with httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as client:

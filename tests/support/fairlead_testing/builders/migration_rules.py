@@ -44,7 +44,8 @@ TAKING = frozenset(
         *("create_unique_constraint", "create_check_constraint", "create_foreign_key", "create_primary_key", "create_exclude_constraint"),
     }
 )
-"""Operations that remove something that the last release uses, or that add a constraint which its writes may violate.
+"""Operations that break the last release: some remove what it uses, others add a constraint that its writes may
+violate.
 """
 
 _TAKING_SQL = re.compile(
@@ -122,7 +123,9 @@ def _computed(column: ast.AST | None) -> bool:
 
 
 def _contract(tree: ast.Module) -> bool:
-    """Return whether the module says in `contract` why the last release no longer needs the parts that it removes."""
+    """Return whether the migration has a constant `contract`, a text that says why the last release no longer needs the
+    removed tables and columns.
+    """
     for node in tree.body:
         if isinstance(node, ast.Assign) and [name.id for name in node.targets if isinstance(name, ast.Name)] == ["contract"]:
             return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) and len(node.value.value) > 10
@@ -130,8 +133,8 @@ def _contract(tree: ast.Module) -> bool:
 
 
 def _reached(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield every syntax node of `upgrade`, and of the module's functions and constants that `upgrade` reaches by
-    name.
+    """Yield every syntax node of the function `upgrade`, and of the functions and constants of the migration that it
+    uses directly or indirectly.
     """
     named: dict[str, ast.AST] = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     for statement in tree.body:
@@ -157,8 +160,8 @@ def _calls(nodes: list[ast.AST], name: str) -> Iterator[ast.Call]:
 
 
 def _names(call: ast.Call, nodes: list[ast.AST], place: int) -> set[str]:
-    """Return the tables that the call's argument at `place` can name: a literal, or each constant that a loop assigns
-    to it.
+    """Return the possible tables in the call's argument at position `place`: a literal, or each constant that a loop
+    assigns to the argument's variable.
     """
     if len(call.args) <= place:
         return set()
@@ -176,7 +179,7 @@ def _names(call: ast.Call, nodes: list[ast.AST], place: int) -> set[str]:
 
 
 def _texts(nodes: list[ast.AST]) -> Iterator[str]:
-    """Yield the strings of these nodes. In an f-string, `_` stands for each value that is formatted in."""
+    """Yield the strings among these nodes. In an f-string, each formatted value is replaced by `_`."""
     inner = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:

@@ -22,7 +22,7 @@ Schema = dict[str, Any]
 
 
 def schemas(messages: tuple[Any, ...]) -> Schema:
-    """Return the schema of each class of which these messages consist, by the name of the class."""
+    """Return the schemas of these messages and of all classes within them, by the name of the class."""
     _, components = msgspec.json.schema_components(messages)
     return {name: _bare(found) for name, found in sorted(components.items())}
 
@@ -35,8 +35,8 @@ def _bare(schema: Any) -> Any:
 
 
 def recorded() -> dict[str, Schema] | None:
-    """Return the protocol of the last release: messages to the API and messages from it; None before the first
-    release.
+    """Read the file of the last release. Return the schemas of the messages to the API (`to_api`) and from the API
+    (`from_api`); None before the first release.
     """
     if not RECORD.exists():
         return None
@@ -45,16 +45,17 @@ def recorded() -> dict[str, Schema] | None:
 
 
 def record() -> None:
-    """Write the protocol of this release to the file of the last release's protocol."""
+    """Write the protocol of this release to the file with which the next release will be compared."""
     RECORD.write_bytes(
         msgspec.json.format(msgspec.json.encode({"to_api": schemas(TO_API), "from_api": schemas(FROM_API)}), indent=1) + b"\n"
     )
 
 
 def unreadable(sent: Schema, read: Schema) -> list[str]:
-    """Return what a reader with the schemas `read` cannot decode from a sender with the schemas `sent`, a line each.
+    """Return the messages' members that a reader with the schemas `read` cannot decode if the sender has the schemas
+    `sent`, a line each.
 
-    The reader skips a member that it does not know. A member that it does not require may be missing.
+    A reader ignores members that its schemas do not have. Only members that its schemas require must be present.
     """
     found: list[str] = []
     for name, wanted in read.items():

@@ -15,9 +15,11 @@ FOLDER = Path(__file__).parents[3] / "contract" / "clients"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """A recorded POST. `headers` are those that the client chose, without connection headers and without its key.
+    """A recorded POST. `headers` are the headers that the client chose, without the headers of the connection and
+    without its key.
 
-    `prompt_tokens` is the number that vLLM 0.32 counted with the tokenizer and template of the tests' tiny model.
+    `prompt_tokens` is the number of tokens that vLLM 0.32 counted with the tokenizer and template of the tests' tiny
+    model.
     """
 
     path: str
@@ -43,8 +45,8 @@ class RecordedClient:
 
     @property
     def turns(self) -> tuple[RecordedRequest, ...]:
-        """The requests of the conversation itself, which are those with tools. Each continues the conversation of the
-        one before.
+        """The requests that have tools: the turns of the conversation, each of which continues the turn before.
+        Requests without tools are side requests.
         """
         return tuple(request for request in self.requests if len(request.body.get("tools", ())))
 

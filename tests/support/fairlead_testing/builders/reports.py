@@ -1,4 +1,6 @@
-"""Records such as schedulers add to a router's reports, and ids for batches of records."""
+"""Builders of records for a router's reports (binding changes, migrations, rejections), and of ids for batches of
+records.
+"""
 
 from collections.abc import Callable
 from itertools import count

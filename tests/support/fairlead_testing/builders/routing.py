@@ -1,5 +1,5 @@
-"""Builders and a scripted view for routing tests: a test sets only the fields of tables, requests and loads that it is
-about.
+"""Builders of tables, requests and loads for routing tests, and a PoolView with made-up contents. A test names only the
+fields that it is about.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -61,9 +61,9 @@ def table(
     classes: Sequence[PriorityClass] = (),
     **modelled: Any,
 ) -> RoutingTable:
-    """Return a routing table of the pool default/chat; `modelled` are further facts of its engines.
+    """Return a routing table of the pool default/chat. `modelled` are fields of its engines' `ModelledFacts`.
 
-    Its engines prefill 6250 tokens/s, which is 0.00016 s per token, so 31,250 tokens fit the SLO of 5 s.
+    By default its engines prefill 6250 tokens/s, so that 31,250 tokens fit the TTFT target of 5 s.
     """
     engine = EngineFacts(
         type="simulated",
@@ -93,7 +93,7 @@ def table(
 def request(
     name: str, tokens: int = 1024, *, blocks: tuple[int, ...] = (), session: str | None = None, at: float = 0.0, streamed: bool = True
 ) -> RoutingRequest:
-    """Return a request. Without blocks, its routing key is derived from its name."""
+    """Return a request. Its routing key is its first block, or is derived from `name` if it has no blocks."""
     first = blocks[0] if blocks else sum(ord(letter) << (8 * (index % 7)) for index, letter in enumerate(name))
     return RoutingRequest(
         id=name, arrived_at=at, prompt_tokens=tokens, blocks=blocks, first_bytes_hash=first, session=session, streamed=streamed
@@ -101,8 +101,8 @@ def request(
 
 
 def having_seen(scheduler: PoolScheduler, speed: float | None = None) -> PoolScheduler:
-    """Return the scheduler after it has measured the prefill speed of its instances: `speed`, by default the
-    table's.
+    """Return the scheduler after it has measured enough prefills at `speed` tokens per second, by default the speed in
+    its table.
     """
     times, seconds = scheduler._state.prefill_times, 4000 / (speed or scheduler.table.engine.prefill_tokens_per_second)
     for _ in range(ENOUGH_PREFILLS):
@@ -121,7 +121,7 @@ def refusals(outcomes: Sequence[Dispatch | Refusal]) -> list[Refusal]:
 
 
 class ScriptedView:
-    """A PoolView whose loads, hits and bindings a test writes. `hits` maps (request, instance) to tokens."""
+    """A PoolView with loads, hits and bindings that a test sets. `hits` maps (request, instance) to cached tokens."""
 
     def __init__(
         self,
@@ -141,9 +141,9 @@ class ScriptedView:
         self.load_of_pool = 0.0
         self.told_block_tokens = 0
         self.kept: FloatVector | None = None
-        """For each candidate, the cached tokens that are likely to be used again; None if unknown."""
+        """For each candidate, the number of cached tokens that will probably be used again; None if unknown."""
         self.loading: dict[str, float] = {}
-        """For each instance, the seconds that it needs to load the blocks that it holds outside its GPU."""
+        """For each instance, the seconds to load a prompt's blocks into its GPU from its slower memory."""
 
     @property
     def is_tiered(self) -> bool:
@@ -237,19 +237,19 @@ class ScriptedView:
 
 
 def view_over(loads: Sequence[InstanceLoad], hits: Mapping[str, int] | None = None, **table_facts: Any) -> ScriptedView:
-    """Return a view of these loads for the request `r`; `hits` are the request's cached tokens by instance."""
+    """Return a view of a pool with these loads. `hits` has, by instance, the cached tokens of the request `r`."""
     of = table([load.entry for load in loads], **table_facts)
     return ScriptedView(of, {load.entry.id: load for load in loads}, {("r", name): tokens for name, tokens in (hits or {}).items()})
 
 
 def load_of(name: str, *, requests: int = 0, pending: int = 0, **counters: Any) -> InstanceLoad:
-    """Return the load of an instance with `requests` decoding requests and `pending` prompt tokens to prefill."""
+    """Return the load of an instance that decodes `requests` requests and has `pending` prompt tokens to prefill."""
     return InstanceLoad(entry=entry(name), decoding=requests, pending_prefill_tokens=pending, **counters)
 
 
 def left(policy: Policy, asked: RoutingRequest, view: ScriptedView, now: float = 0.0) -> MoveCause | None:
-    """Return the reason for which the policy sends the request away from its session's home; None if it chooses the
-    home.
+    """Return the policy's cause for sending the request to another instance than its session's; None if it chooses the
+    session's instance.
     """
     decision = policy.choose(asked, view, now)
     home = view.binding(decision.session or asked.session or "")
@@ -259,5 +259,5 @@ def left(policy: Policy, asked: RoutingRequest, view: ScriptedView, now: float =
 
 
 def cause(trigger: str, crossed: float | None = None, limit: float | None = None, unit: str | None = None) -> MoveCause:
-    """Return a move's cause from plain strings."""
+    """Return a MoveCause. `trigger` and `unit` are given as plain strings."""
     return MoveCause(trigger=BindingReason(trigger), crossed=crossed, threshold=limit, unit=None if unit is None else Unit(unit))

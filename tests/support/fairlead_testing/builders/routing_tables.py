@@ -43,12 +43,12 @@ def routing_table(
     hand_over_budget: float = 0.0,
     kv_transfer: KvTransferFacts | None = None,
 ) -> RoutingTable:
-    """Return a table with one instance per address, called `i0`, `i1`, … unless `ids` are given; all have the role both
-    by default.
+    """Return a table with one instance per address, called `i0`, `i1`, … unless `ids` are given; by default all have
+    the role both.
 
     By default, an answer that breaks off is not continued at another instance, because scripted engines begin every
-    answer from its start. By default, sessions are not handed over either, so that engines receive only the requests of
-    a test's clients.
+    answer from its start. By default, routers do not move the sessions of leaving instances, so that engines receive
+    only the requests of a test's clients.
     """
     addresses = tuple(addresses)
     names = tuple(ids) if ids is not None else tuple(f"i{index}" for index in range(len(addresses)))

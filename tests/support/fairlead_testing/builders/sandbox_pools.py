@@ -1,12 +1,12 @@
-"""Pools and replays that the whole sandbox runs in seconds on two cores, because its engines are twenty times
-faster.
+"""Pools of simulated engines that are twenty times faster than real ones, and replays against them. A sandbox runs them
+in seconds on two cores.
 """
 
 from typing import Any
 
 TIME_SCALE = 20.0
-"""The factor by which the engines of these pools compute faster than real ones. Traces are replayed about as much
-faster.
+"""The factor by which the engines of these pools are faster than real engines. Replays of traces are sped up by about
+the same factor.
 """
 
 TTFT_SECONDS = 5.0 / TIME_SCALE

@@ -1,4 +1,4 @@
-"""Pools to be scaled, and measured signals of them."""
+"""Builders for tests of scaling: declared pools, their measured signals, and rounds of the scaling."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,8 +18,8 @@ from fairlead.tables import SloFacts
 BEGIN = 1_800_000_000.0
 
 IDLE_STEP = DecodeStep(fixed_seconds=0.02, seconds_per_request=0.0005, seconds_per_context_token=0.0)
-"""A decode step that takes 80 ms with 120 requests. At a target of 80 % of 100 ms, an instance so puts out 1,500
-tokens/s.
+"""The duration of a decode step: 80 ms with 120 requests. So if steps may take 80 % of a TPOT of 100 ms, an instance
+decodes 120 requests at once, which is 1,500 tokens/s.
 """
 
 
@@ -45,19 +45,17 @@ def role_signals(role: Role = Role.BOTH, **changes: Any) -> RoleSignals:
 
 
 def pool_signals(*roles: RoleSignals, age_seconds: float = 1.0) -> PoolSignals:
-    """Return signals of these roles, measured over half a minute."""
+    """Return the signals of a pool with these roles, measured over 30 s."""
     return PoolSignals(window_seconds=30.0, age_seconds=age_seconds, roles=roles)
 
 
 def declared_role(role: Role = Role.BOTH, replicas: int = 4, least: int = 1, most: int = 16) -> DeclaredRole:
-    """Return a declared role of four instances with bounds of 1 and 16."""
+    """Return a declared role, by default of four instances with bounds of 1 and 16."""
     return DeclaredRole(role=role, replicas=replicas, min_replicas=least, max_replicas=most)
 
 
 def declared_pool(*roles: DeclaredRole, scaling: ScalingSpec | None = None, ratio: RatioSpec | None = None, **changes: Any) -> Declared:
-    """Return a declared pool with scaling and ratio in mode Fixed, if not given otherwise. By default it has the role
-    both.
-    """
+    """Return a declared pool. By default it has one role (both), and scaling and ratio are in mode Fixed."""
     pool = Declared(
         roles=roles or (declared_role(),),
         scaling=scaling or ScalingSpec(),
@@ -69,8 +67,8 @@ def declared_pool(*roles: DeclaredRole, scaling: ScalingSpec | None = None, rati
 
 
 def a_scaling_decision(name: str, at: float, **changes: Any) -> ScalingDecisionRecord:
-    """Return a record of a decision for two more instances because of the prompts that arrive; `changes` replace
-    fields.
+    """Return the record of a decision to grow from two to four instances, because many prompts arrive. `changes`
+    replace its fields.
     """
     decision = ScalingDecisionRecord(
         id=name,
@@ -96,8 +94,7 @@ def a_scaling_decision(name: str, at: float, **changes: Any) -> ScalingDecisionR
 class Rounds:
     """Rounds of a pool's scaling on a virtual clock.
 
-    In pools of prefill and decode, decided instances serve at once. `coming` has the number of each role's that do not
-    serve yet.
+    In pools of prefill and decode, newly decided instances serve at once, except the number in `coming` for each role.
     """
 
     def __init__(self, pool: Declared) -> None:
@@ -127,10 +124,10 @@ class Rounds:
         return replace(signals, roles=tuple(replace(one, serving=served.get(one.role, one.serving)) for one in signals.roles))
 
     def replicas(self, role: Role = Role.BOTH) -> int:
-        """Return the number of instances of the role that the last round decided."""
+        """Return the role's number of instances according to the last round."""
         return self.outcomes[-1].of(role).replicas
 
     def history(self, role: Role = Role.BOTH) -> list[int]:
-        """Return the decided numbers in order; a number that did not change is listed once."""
+        """Return the role's decided numbers of instances, oldest first, without consecutive repetitions."""
         numbers = [outcome.of(role).replicas for outcome in self.outcomes]
         return [one for index, one in enumerate(numbers) if index == 0 or numbers[index - 1] != one]

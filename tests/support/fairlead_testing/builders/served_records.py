@@ -1,4 +1,4 @@
-"""Records of requests, with the times at which engines of known costs would have served them."""
+"""Made-up records of served requests, whose times follow from known costs of the engines."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,9 +24,10 @@ COSTS = EngineCosts(
 def served_records(
     costs: EngineCosts = COSTS, *, count: int = 240, engines: int = 2, busy: float = 0.5, seed: int = 0
 ) -> list[ServedRecord]:
-    """Return `count` records of requests of mixed lengths, with the times that the model of `costs` gives them.
+    """Return `count` records of requests of mixed lengths, with the TTFT and TPOT that the engine model computes from
+    `costs`.
 
-    Their arrivals are random and keep the `engines` busy for the share `busy` of the time.
+    Arrivals are random, at a rate that keeps `engines` engines busy for `busy` (0-1) of the time.
     """
     random = Random(seed)
     mean_new = 1_250
@@ -56,7 +57,7 @@ def served_records(
 def a_fit(
     costs: EngineCosts = COSTS, source: str = "requests of default/chat", fitted_at: datetime = datetime(2026, 11, 20, tzinfo=UTC)
 ) -> EngineFit:
-    """Return a fit of engine costs whose TTFT is 12 % off and whose TPOT is 5 % off."""
+    """Return a fit of engine costs with mean errors of 12 % in TTFT and 5 % in TPOT."""
     ttft = FitAccuracy(
         requests=120,
         real_mean=0.4,

@@ -13,7 +13,9 @@ from fairlead.tables import EarlyRejectionFacts, SloFacts
 
 
 def served(judged: int = 100, in_time: int = 100, *, tokens: int = 10_000, failed: int = 0) -> Served:
-    """Return counts of requests of which `in_time` met the TTFT target; the TPOT target was met by all."""
+    """Return counts of served requests. `in_time` of the `judged` requests met the TTFT target, and all of them met the
+    TPOT target.
+    """
     return Served(
         judged=judged,
         in_time=in_time,
@@ -28,11 +30,13 @@ def served(judged: int = 100, in_time: int = 100, *, tokens: int = 10_000, faile
 
 
 ALWAYS = SeenMinutes(had=5, late=5, failing=5)
-"""The minutes of an instance that in each of the last five had requests, late first tokens and failed attempts."""
+"""The counts of an instance for which each of the last five minutes had requests, late first tokens and failed
+attempts.
+"""
 
 
 def well(pool: str = "default/chat", *, instances: int = 4, **changes: Any) -> PoolSituation:
-    """Return the situation of a pool of the role both whose requests are all in time."""
+    """Return the situation of a pool whose instances have the role both and whose requests are all in time."""
     seen = PoolSituation(
         pool=pool,
         slo=SloFacts(),
@@ -54,8 +58,8 @@ def with_instance(pool: PoolSituation, number: int, **changes: Any) -> PoolSitua
 
 
 def arriving(tokens_per_second: float, *, serving: int = 4, age: float = 1.0, **changes: Any) -> PoolSignals:
-    """Return signals of a pool of the role both to which this many prompt tokens arrive per second, none of them
-    cached.
+    """Return the signals of a pool at which `tokens_per_second` prompt tokens arrive, none of them cached. Its
+    instances have the role both.
     """
     role = RoleSignals(
         role=Role.BOTH,

@@ -11,7 +11,7 @@ AT = 1_800_000_000.0
 
 
 def a_turn(session: str, *blocks: int, at: float = AT, **changes: Any) -> RecordedRequest:
-    """Return a served turn of a session. Its prompt has these blocks and ten more tokens."""
+    """Return a served turn of a session. Its prompt consists of these blocks and ten more tokens."""
     values: dict[str, Any] = {
         "prompt_tokens": 512 * len(blocks) + 10,
         "output_tokens": 20,

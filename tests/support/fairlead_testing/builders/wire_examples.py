@@ -1,4 +1,4 @@
-"""Makes an example of a wire type from its fields, and finds where a JSON document differs from its type."""
+"""Builds an example of a wire type, and finds the differences between a JSON document and its type."""
 
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
@@ -10,8 +10,8 @@ EXAMPLE_TIME = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 
 
 def example(kind: Any, name: str = "") -> Any:
-    """Return a value of the type, always the same. `name` is the field that gets the value; the field `pool` gets
-    `default/chat`.
+    """Return an example of the type, the same in every call. `name` is the field for which the value is made: a value
+    for the field `pool` is `default/chat`.
     """
     if kind is str:
         return "default/chat" if name == "pool" else name
@@ -30,9 +30,10 @@ def example(kind: Any, name: str = "") -> Any:
 
 
 def differences(document: Any, kind: Any, where: str = "") -> list[str]:
-    """Return the paths of fields in the document that are missing, unknown or of another kind than in the type.
+    """Return the paths of the document's fields that the type does not have, and of fields that are missing or have a
+    wrong kind of value.
 
-    A field with a default counts as missing too if the document does not have it.
+    A missing field is a difference even if the type has a default for it.
     """
     if kind is Any:
         return []

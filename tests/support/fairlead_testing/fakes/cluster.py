@@ -17,13 +17,15 @@ _GUARDS = ("uid", "resourceVersion")
 
 
 def wired(body: Body) -> Body:
-    """Return the body as it is after transport: a copy through JSON, which is many times faster than a deep copy."""
+    """Return a copy of the body made through JSON, as transport would make it. This is many times faster than a deep
+    copy.
+    """
     copied: Body = msgspec.json.decode(msgspec.json.encode(body))
     return copied
 
 
 def merged(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """Return the document after a JSON merge patch."""
+    """Return the document changed by a JSON merge patch."""
     result = dict(document)
     for name, value in patch.items():
         if value is None:
@@ -37,8 +39,8 @@ def merged(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pruned(value: Any) -> Any:
-    """Return the value without nulls in objects, at any depth: a server removes them from lists that a merge patch
-    sets.
+    """Return the value without the nulls in its objects, at any depth. A real server removes nulls from objects in the
+    lists of a merge patch.
     """
     if isinstance(value, dict):
         return {name: _pruned(one) for name, one in value.items() if one is not None}
@@ -72,7 +74,9 @@ class FakeCluster:
     calls: list[tuple[str, Resource, str]] = field(default_factory=list)
     refuse: Callable[[str, Resource, str], ClusterRefused | ClusterUnavailable | None] = field(default=lambda verb, resource, name: None)
     admit: Callable[[Resource, dict[str, Any]], dict[str, Any]] = field(default=lambda resource, body: body)
-    """The admission webhooks: a function that returns the body to store for an object that is created."""
+    """The admission webhooks. For each created object, this function gets the object's body and returns the body to
+    store.
+    """
     unknown: set[Resource] = field(default_factory=set)
     """Resources whose CRDs are not installed."""
     version: int = 0

@@ -1,5 +1,5 @@
-"""A Kubernetes API for plans, in memory: generations, resource versions, dry runs and refusals, and the failures of
-real APIs.
+"""A Kubernetes API in memory for tests of plans, with generations, resource versions, dry runs, refusals, and failures
+as of a real API.
 """
 
 import asyncio
@@ -24,15 +24,16 @@ SECTIONS = {
     "ratio": {"mode": "Fixed", "method": "RoleFlip", "band": 0.3, "cooldown": "120s"},
     "rollout": {"paused": False, "maxSurge": 1, "maxUnavailable": 0, "progressDeadline": "10m"},
 }
-"""The defaults that a Kubernetes API would have filled in."""
+"""Sections of a pool's spec with the defaults that a Kubernetes API would have filled in."""
 
 
 @dataclass(kw_only=True)
 class FakeClusterGateway:
-    """Implements ClusterGateway.
+    """Implements ClusterGateway in memory.
 
-    The next `status_moves` patches get a 409, as if a status update had come between. The next `lose_answers` real
-    patches take effect, but their answers are lost.
+    A real patch is one that is not a dry run. The next `status_moves` real patches are refused as conflicts, as if the
+    object's status had been updated just before. The next `lose_answers` real patches take effect, but their callers
+    get an error instead of the answer.
     """
 
     objects: dict[Target, ClusterObject] = field(default_factory=dict)
@@ -46,8 +47,8 @@ class FakeClusterGateway:
     lost_writes: int = 0
     """The number of next real patches that get an error and have no effect."""
     forbids: bool = False
-    """Whether real patches and deletions are refused because RBAC forbids them. Dry runs pass, as when a role was just
-    changed.
+    """Whether real patches and deletions are refused as by RBAC. Dry runs succeed nevertheless, as if the caller's
+    rights had been taken away between dry run and patch.
     """
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     """An event that is set when a real patch arrives."""
@@ -92,7 +93,7 @@ class FakeClusterGateway:
         return self.objects[target]
 
     async def ask(self, method: str, path: str, *, query: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any] | None:
-        """Return the pod of an instance, or an empty list of events; None if there is no such pod."""
+        """Return the pod at `path`, or an empty list if `path` is one of events; None if there is no such pod."""
         namespace, kind, name = _place(path)
         if kind == "events":
             return {"items": []}
@@ -183,7 +184,7 @@ class FakeClusterGateway:
 
 
 def _next(target: Target, found: ClusterObject, change: Mapping[str, Any], marks: Mapping[str, str | None]) -> ClusterObject:
-    """Return the object after a patch. As in a real API, only a change of the spec makes a new generation."""
+    """Return the object as a patch leaves it. As in a real API, its generation increases only if its spec changes."""
     newer = str(int(found.resource_version) + 1)
     if target.kind is TargetKind.INSTANCE:
         return replace(found, annotations=merged(found.annotations, {**marks, **change}), resource_version=newer)

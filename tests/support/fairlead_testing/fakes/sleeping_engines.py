@@ -23,7 +23,9 @@ class FakeEngines:
     silent: set[str] = field(default_factory=set)
     told: list[tuple[str, str]] = field(default_factory=list)
     sleep_seconds: float = 0.0
-    """The seconds for which an engine still uses its GPU's memory after it reports that it sleeps, as vLLM does."""
+    """The seconds between an engine's report that it sleeps and the moment when it has freed its GPU's memory. vLLM has
+    such a delay.
+    """
     falling: dict[str, float] = field(default_factory=dict)
     """For each sleeping engine, when it went to sleep."""
 
@@ -40,7 +42,7 @@ class FakeEngines:
         return address not in self.silent | self.unable and self._is_away(address)  # one that wakes still says so
 
     def has_left(self, address: str) -> bool:
-        """Return whether the engine uses no memory of its GPU now."""
+        """Return whether the engine has freed its GPU's memory and is not waking."""
         return self._is_away(address) and address not in self.waking
 
     def _is_away(self, address: str) -> bool:

@@ -1,7 +1,8 @@
-"""The internal protocol over real HTTP with its state in memory, for tests of routers and of the operator.
+"""The server of the internal protocol over real HTTP with its state in memory, for tests of routers and of the
+operator.
 
 It can be stopped and started again on the same port. It can also be unavailable or slow, answer an error, or store a
-report but lose its acknowledgement.
+report and then break the connection without an acknowledgement.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class FakeSystemApi:
-    """The internal protocol's server. `state` holds what it received and sends; the other attributes set its faults."""
+    """The internal protocol's server. `state` has everything that it received and what it answers. Its other attributes
+    make it fail.
+    """
 
     def __init__(self, *, heartbeat_seconds: float = 2.0) -> None:
         self.state = SystemState(self._tell)

@@ -1,8 +1,8 @@
 """The control API's side of the internal protocol, kept in memory: the state behind `FakeSystemApi`.
 
 It decides by the rules of the real API: which router wins a session, what a table contains, when a state is outdated.
-It keeps the rows that Postgres would keep, but no audit, history, metrics or other data that neither routers nor
-operators see. `tests/contract/seams` runs the same cases against it and the real API.
+It keeps the rows that Postgres would keep. It leaves out audit, history, metrics and all other data that neither
+routers nor operators get. `tests/contract/seams` runs the same cases against it and the real API.
 """
 
 import time
@@ -42,7 +42,9 @@ BINDINGS_PER_LINE = 500
 
 
 class SaidNo(Exception):
-    """A refusal of a call, with its HTTP status. `kind` is the type of the problem document."""
+    """The error with which the API refuses a call. It has the HTTP status, and `kind` is the type of the problem
+    document.
+    """
 
     def __init__(self, status: int, kind: str, detail: str) -> None:
         self.status = status
@@ -52,21 +54,21 @@ class SaidNo(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Pretence:
-    """Values that a test sends to operators instead of the values from routers' reports. Where a value is None or
-    absent, operators get the value from the reports.
+    """Values that replace the reported ones in the answers to operators. A value that is None or absent is taken from
+    routers' reports.
     """
 
     acknowledges: bool | None = None
     live_routers: int | None = None
-    """The number of live routers, which routers are sent too; None to count those that report."""
+    """The number of live routers that operators and routers are given; None to count the routers that report."""
     in_flight: dict[str, int] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
 
 
 class SystemState:
-    """The state that the operator and routers have sent, and the answers that follow from it.
+    """The state that operators and routers have sent, and the API's answers to them.
 
-    `tell` gets each stream line with a change, as routers do.
+    `tell` is called with each change as a line of the routers' stream.
     """
 
     def __init__(self, tell: Callable[[StreamLine], None] = lambda line: None) -> None:
@@ -74,21 +76,23 @@ class SystemState:
         self.pretence = Pretence()
         self.states: dict[PoolKey, PoolState] = {}
         self.transitions: dict[str, list[str]] = {}
-        """For each instance of any pool, the states in which it was reported, without repetitions."""
+        """For each instance, the states in which the operator reported it, in order and without consecutive
+        repetitions.
+        """
         self.events: list[PoolEvent] = []
         self.scaling_decisions: dict[str, ScalingDecisionRecord] = {}
-        """Every scaling decision once, by its id."""
+        """The reported scaling decisions by id. A repeated report of a decision is ignored."""
         self.models: dict[PoolKey, list[TrainedModel]] = {}
-        """The models of each pool, oldest first."""
+        """The models that routers trained for each pool, oldest first."""
         self.deleted: list[PoolKey] = []
         self.tables: dict[PoolKey, RoutingTable] = {}
         self.known_engines: dict[PoolKey, EngineMemory] = {}
-        """The known facts of each pool's engines that are sent with its table, if a test sets them."""
+        """For each pool, measurements of its engines that routers get with its table; empty unless a test sets them."""
         self.bindings: dict[tuple[PoolKey, str], Binding] = {}
         self.gateway_keys: tuple[GatewayKeyFacts, ...] = ()
         self.kept_sessions: tuple[KeptSession, ...] = ()
         self.reports: dict[str, Report] = {}
-        """Every report once, by its id."""
+        """The routers' reports by id. A repeated report is ignored."""
         self.received = 0
         """The number of received reports, including repeated ones."""
         self.gone: list[RouterGone] = []
@@ -154,7 +158,9 @@ class SystemState:
         return self.models.setdefault(pool, [])
 
     def delete_pool(self, pool: PoolKey) -> None:
-        """Remove the pool, its table and its bindings. If the pool is created again, its table versions continue."""
+        """Remove the pool, its table and its bindings. If the pool is created again, its table versions continue from
+        the last one.
+        """
         if pool in self.states:
             self._end(pool)
             del self.states[pool]
@@ -213,13 +219,13 @@ class SystemState:
         return self._pretended(found)
 
     def held_pools(self) -> HeldPools:
-        """Return the pools for which routers hold requests."""
+        """Return the pools with requests that routers hold until an instance accepts them."""
         held = {use.pool for report in self._live.values() for use in report.use if use.held_requests}
         return HeldPools(pools=tuple(pool for pool in self.states if pool in held))
 
     def unheard_pools(self, seconds: float) -> UnheardPools:
-        """Return the pools whose state was last received `seconds` ago or earlier; pools of `fairlead serve` are left
-        out.
+        """Return the pools whose operator has sent no state for `seconds`. Pools of `fairlead serve` are left out,
+        because they have no operator.
         """
         before = time.monotonic() - seconds
         of_clusters = (pool for pool, state in self.states.items() if engines_file(state.annotations) is None)
@@ -264,8 +270,8 @@ class SystemState:
         return ReportReceipt(id=report.id, duplicate=False, conflicts=tuple(lost.values()), lost=tuple(lost))
 
     def _write(self, change: BindingChange, router: str) -> Binding | None:
-        """Store a session's binding if the change wins; the first writer wins. Return the present binding for a change
-        that lost.
+        """Store a change of a session's binding if no other change was stored first. Return the present binding to a
+        router whose change lost.
         """
         current = self.bindings.get((change.pool, change.session))
         held = Held(instance=None, version=0, router="")
@@ -301,8 +307,8 @@ class SystemState:
     # ── what routers hear ──
 
     def others_of(self, router: str) -> Iterator[OthersLine]:
-        """Yield the lines that report to the router the other routers' shares, one for each pool whose work it shares
-        with others.
+        """Yield, for each pool that the router serves together with other routers, the line with the sum of the other
+        routers' shares of the pool's work.
         """
         by_pool: dict[PoolKey, dict[str, tuple[PoolShare, float]]] = {}
         for name, report in self._live.items():

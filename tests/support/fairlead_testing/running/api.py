@@ -1,5 +1,5 @@
-"""A control API running in the test's own process and event loop, with a clock to move and a client for each role, and
-builders of the messages that it receives.
+"""A control API that runs in the test's own process and event loop, with a clock that tests can move and a client for
+each role; and builders of the messages that routers and operators send to it.
 """
 
 import asyncio
@@ -101,8 +101,8 @@ async def running_api(
 ) -> AsyncIterator[ApiInstance]:
     """Run an API on this database until the block ends.
 
-    `patience` multiplies its time limits for the database. Only tests of a database that is busy or away use a small
-    value. All others use a large value, so that on a slow machine the database does not count as away.
+    `patience` is a factor for the API's database timeouts. It is large so that a slow machine's database does not count
+    as unavailable. Only tests of a busy or unavailable database use a small value.
     """
     clock = MovingClock()
     app = create_api(settings_for(database_url, **changes), clock=clock, patience=patience, **(overrides or {}))

@@ -37,9 +37,10 @@ class Authority:
         return path
 
     def signed(self, common: str, organization: str = "", addresses: Sequence[str] = (), names: Sequence[str] = ()) -> Path:
-        """Return a file with a signed certificate and its key.
+        """Return the path of a PEM file with a new certificate and its key.
 
-        It is a client's certificate. With DNS `names` it is a server's too, for these names and `addresses`.
+        It is a client's certificate. If DNS `names` are given, it is also a server's certificate for these names and
+        `addresses`.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         leaf = x509.BasicConstraints(ca=False, path_length=None)

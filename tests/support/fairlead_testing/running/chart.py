@@ -1,4 +1,4 @@
-"""The chart, rendered by Helm, and its RBAC rights in a Kubernetes API."""
+"""Helm charts in tests: rendering Fairlead's chart, and applying its RBAC rights to a Kubernetes API."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -22,10 +22,10 @@ Render = Callable[[Document], Release]
 RELEASE = "test"
 """The name of the rendered release; the chart's objects are called `test-fairlead-…`."""
 RIGHTS = "rights"
-"""The name of a release that is rendered only for its RBAC rights.
+"""The name of the release from which tests take the chart's RBAC rights.
 
-It differs from `RELEASE` because these rights are applied while other tests of the same cluster render the chart, and
-Helm refuses to render objects that exist already.
+It differs from `RELEASE`, because Helm refuses to render objects that exist already: these rights exist in the cluster
+while other tests render `RELEASE`.
 """
 
 _RENDERER = "fairlead-tests-renderer"
@@ -44,7 +44,7 @@ def remove(client: KubernetesClient, path: str) -> None:
 
 
 def place_of(client: KubernetesClient, document: Document) -> str:
-    """Return the path of the document's object, from the resources that the cluster says it serves."""
+    """Return the API path of the document's object. The cluster's list of resources says which path its kind has."""
     version, kind = document["apiVersion"], document["kind"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     (found,) = (one for one in client.call("GET", root)["resources"] if one["kind"] == kind and "/" not in one["name"])
@@ -137,10 +137,10 @@ def _foreign_definitions(client: KubernetesClient) -> Iterator[None]:
 
 @contextmanager
 def without_our_definitions(client: KubernetesClient) -> Iterator[None]:
-    """Remove Fairlead's CRDs from the cluster for the block, because Helm installs them. Afterwards the former ones are
-    back.
+    """Remove Fairlead's CRDs from the cluster during the block, so that Helm can install them. Afterwards restore the
+    CRDs that existed before.
 
-    Skips the test if the cluster has objects of these kinds, because they would be deleted with the CRDs.
+    Skips the test if pools or roles exist in the cluster, because they would be deleted together with the CRDs.
     """
     ours = [f"{DEFINITIONS}/{file.stem}" for file in sorted((ROOT / "crds").glob("*.yaml"))]
     found = [client.call("GET", path) for path in ours if is_there(client, path)]

@@ -178,7 +178,7 @@ def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
 
 
 def decision_of(span: ReceivedSpan) -> DecisionRecord:
-    """Return the decision record that a span describes; each field is read from the attribute with the field's name."""
+    """Return the decision record that a span describes. Each field comes from the attribute of the same name."""
     document = _document("fairlead.decision", span.attributes)
     document["pool"] = msgspec.to_builtins(PoolKey.parse(document["pool"]))
     document["weighing"] = _document("fairlead.weighing", span.attributes)

@@ -11,7 +11,7 @@ from fairlead_web.frame import rendering
 
 
 class CompiledOnce(BytecodeCache):
-    """The compiled templates by their key and the checksum of their text."""
+    """A cache of compiled templates, by a template's key and the checksum of its text."""
 
     def __init__(self) -> None:
         self._code: dict[tuple[str, str], CodeType] = {}

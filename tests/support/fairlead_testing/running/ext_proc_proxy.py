@@ -102,7 +102,7 @@ class Seen:
 
 
 class Call:
-    """A stream to the picker."""
+    """A gRPC stream to the picker for one request of a client."""
 
     def __init__(self, call: Any) -> None:
         self.call = call
@@ -180,8 +180,8 @@ class Proxy:
         return seen
 
     async def _passed(self, stream: Call, seen: Seen, *, has_body: bool) -> tuple[Any, bytes] | None:
-        """Return the message with the picker's headers and the body for the engine; None if the picker answered the
-        client.
+        """Return the request's message with the picker's headers, and the body that the engine gets; None if the picker
+        answers the client itself.
         """
         first = await stream.hear()
         if first.WhichOneof("response") == "immediate_response":

@@ -48,7 +48,7 @@ _OVERRIDES = {
     "media": ("mediumOverride", ""),
     "language": ("languageOverride", ""),
 }
-"""For each option of `emulate`, Firefox's name of it and the value that ends the emulation."""
+"""For each option of `emulate`, the name of Firefox's property and the value that ends the emulation."""
 _PREFERENCES = {
     "marionette.port": 0,  # any free one, which is then in the profile's MarionetteActivePort
     "remote.prefs.recommended": True,  # no updates, no first-run pages, nothing that goes out
@@ -188,7 +188,7 @@ class FirefoxPage:
             )
 
     def pace(self, times: float) -> None:
-        """Divide the intervals of timers by `times` on all pages that are opened from now on."""
+        """Make timers faster by the factor `times` on all pages that are opened afterwards."""
         self.firefox.in_browser("Services.ppmm.sharedData.set('fairlead:pace', arguments[0]); Services.ppmm.sharedData.flush();", times)
 
     def forget(self) -> None:

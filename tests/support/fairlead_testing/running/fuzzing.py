@@ -1,5 +1,5 @@
-"""Sends cases that Schemathesis derives from the OpenAPI document to an API in this process, with each role and with
-none.
+"""Runs an API in this process and sends it requests that Schemathesis derives from the OpenAPI document: with each
+role's token, with an unknown token and without a token.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 ROLES = (None, "unknown", *SECRETS)
-"""No token, an unknown token, and every role."""
+"""The senders of requests: without a token, with an unknown token, and with each role's token."""
 
 ENDLESS = ("text/event-stream", "application/x-ndjson")
 
@@ -35,7 +35,7 @@ class FuzzedApi:
     """Ids of existing objects, by the name of the path parameter that takes them."""
 
     def send(self, case: Any, role: str | None) -> httpx.Response:
-        """Send a case with the token of a role and return the answer; of an endless answer only the beginning."""
+        """Send a case with the token of a role and return the answer. The body of an endless answer is not read."""
         prepared = requests.Request(**_of_requests(case)).prepare()
         headers = [(name, value) for name, value in prepared.headers.items() if name.lower() not in {"authorization", "content-length"}]
         if role is not None:

@@ -54,12 +54,14 @@ DRAWN = """[...document.querySelectorAll("[data-chart], [data-heatmap]")].every(
   && [...document.images].every((one) => one.complete)"""
 UNSAID = "[...document.querySelectorAll('[data-chart][data-live=yes] [data-plot]')].map((one) => one.setAttribute('aria-label', ''))"
 SAID = "[...document.querySelectorAll('[data-chart][data-live=yes] [data-plot]')].every((one) => one.getAttribute('aria-label'))"
-"""Whether every live chart describes in words the lines that it was given."""
+"""A script: whether every live chart has a description in words of its lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ink:
-    """The drawn amount of a line, or of all cells, of a figure: in pixels, or in cells of a heatmap."""
+    """The size of a drawn figure's line, or of all cells of a heatmap. The unit of `ink` is pixels, for a heatmap
+    cells.
+    """
 
     of: str
     line: str
@@ -80,8 +82,8 @@ def ink_of(page: OpenPage) -> list[Ink]:
 
 
 def lost(before: Sequence[Ink], after: Sequence[Ink], share: float = 0.5) -> list[str]:
-    """Return the lines of `before` that in `after` are gone, have another colour, or have less than `share` of their
-    ink.
+    """Return the visible lines of `before` that are missing in `after`, have another colour, or have less than `share`
+    of their pixels.
     """
     now = {one.name: one for one in after}
     found = []

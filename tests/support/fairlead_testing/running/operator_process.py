@@ -37,17 +37,19 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
 ROLES = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepoolroles"
 STAYS_SECONDS = 0.2
-"""The pause between two looks at a state that lasts once it is reached.
+"""Seconds between two checks of a state that lasts once it is reached.
 
-Each look costs the operator's cluster a request. Looks every 0.03 s took more processor time than the operator.
+Each check is a request to the operator's cluster. Checks every 0.03 s took more processor time than the operator
+itself.
 """
 
 
 def eventually(look: Callable[[], Value | None], wish: str, seconds: float = PATIENCE_SECONDS, pause: float = 0.03) -> Value:
-    """Return the first truthy value of `look`. Raises AssertionError with the wish if there is none within `seconds`.
+    """Return the first truthy value of `look`. Raises AssertionError with the text `wish` if there is none within
+    `seconds`.
 
-    The default `pause` between two looks is short enough to see passing states; a lasting state can be looked at less
-    often.
+    `pause` is the time between two calls. The default is short enough to catch states that pass quickly; for a lasting
+    state, a longer pause is enough.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -157,8 +159,8 @@ class OperatorProcess:
     settings: dict[str, str] = field(default_factory=dict)
     """Additional environment variables."""
     finalizing_drain: float | None = None
-    """The longest drain of a deleted pool in seconds, for tests that observe it; None for the usual 15 s. No setting
-    changes it.
+    """The maximum duration in seconds of the drain of a deleted pool; None for the usual 15 s. Tests change it to
+    observe such a drain; the product has no setting for it.
     """
     process: subprocess.Popen[bytes] | None = None
 
@@ -184,8 +186,8 @@ class OperatorProcess:
             self.process.wait(timeout=PATIENCE_SECONDS)
 
     def drain_patiently(self) -> None:
-        """Restart the operator with so long a drain for deleted pools that it ends only when their requests have
-        ended.
+        """Restart the operator with a maximum drain of deleted pools that is so long that each drain lasts until the
+        requests have ended.
         """
         self.kill()
         self.finalizing_drain = PATIENCE_SECONDS

@@ -1,4 +1,6 @@
-"""Checks numbers that a page shows twice: they are read at the same instant, compared, and watched over time."""
+"""Checks numbers that a page shows in two places. They are read at the same instant and compared, again and again while
+the page changes.
+"""
 
 import time
 from collections.abc import Mapping
@@ -112,7 +114,9 @@ _COMPARED = """() => {
 
 @dataclass(kw_only=True)
 class Watch:
-    """Watches the pages of some tabs: since when they contradict themselves, and everything that they showed."""
+    """Watches the pages of some browser tabs. It records since when two numbers of a page differ, and all texts that
+    the pages showed.
+    """
 
     tabs: Mapping[str, Page]
     since: dict[str, float] = field(default_factory=dict)

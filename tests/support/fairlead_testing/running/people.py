@@ -23,7 +23,7 @@ _BETWEEN = """(target) => {
 }"""
 """A script that counts the focusable elements between the focus and the target.
 
-This many presses of Tab do not pass the target.
+Tab can be pressed that many times without passing the target.
 """
 
 FOCUS_SEEN = """() => {
@@ -36,11 +36,11 @@ FOCUS_SEEN = """() => {
 
 
 def come_to(page: Page, wanted: Locator, pressed: Locator | None = None) -> None:
-    """Wait for the page to which a link or a sent form leads. While the system is too busy, retry with the page's own
-    controls.
+    """Wait for the page to which a pressed link or button leads. While the system is too busy to answer, press the
+    page's own controls for another try.
 
-    `pressed` is the control that was pressed; it is pressed again if its form is out of sight. Raises AssertionError
-    with the page's message if the page refuses.
+    `pressed` is the pressed control. It is pressed again if the page offers no other control for another try. Raises
+    AssertionError with the page's message if the page refuses.
     """
     refusals = "main :is(.field-problem, .notice.bad:not(#away), .error-body)"
     again = page.get_by_role("button", name="Send it again").or_(page.get_by_role("link", name="Try again"))
@@ -64,7 +64,7 @@ def come_to(page: Page, wanted: Locator, pressed: Locator | None = None) -> None
 
 
 def until_at(page: Page, part: str) -> None:
-    """Wait for a page with `part` in its address, even if another navigation interrupts the first one."""
+    """Wait until the page's address contains `part`. Another navigation in between does not end the wait."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while part not in page.url:
         assert time.monotonic() < deadline, page.url

@@ -115,8 +115,8 @@ class PostgresProcess:
             os.kill(pid, signal.SIGCONT)
 
     def _pids(self) -> list[int]:
-        """Return the pid of the postmaster and those of its children; the postmaster is first, so that it starts no
-        further child.
+        """Return the pids of the postmaster and its children. The postmaster comes first, because once it is suspended
+        it starts no further child.
         """
         return [self.pid, *(int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())]
 

@@ -45,7 +45,7 @@ def right_of(method: str, path: str, *, watches: bool) -> Right | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request as the function that chooses faults sees it; `number` counts all requests."""
+    """A request, as it is given to the function that chooses its fault. `number` is the number of requests so far."""
 
     method: str
     path: str
@@ -55,14 +55,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """The fault of a request: it is refused with a `status`, or its answer is cut, slowed down or replaced."""
+    """The failure of a request. If `status` is set, the request is refused with it. Otherwise the request takes effect,
+    and its answer is cut off, slowed down or replaced.
+    """
 
     status: int | None = None
     reason: str = "Injected"
     retry_after: int | None = None
     cut_after: int | None = None
-    """The number of bytes of the answer after which the connection is reset, though the request took effect; None for
-    no reset.
+    """The number of bytes of the answer after which the connection is reset; None for no reset. The request has taken
+    effect nevertheless.
     """
     slowly: bool = False
     """Whether the answer is sent in pieces of 100 bytes with pauses."""
@@ -96,8 +98,8 @@ NO_FAULT = Fault()
 
 @dataclass(slots=True)
 class RecordingProxy:
-    """A proxy to which `kubeconfig` leads. `asked` are the rights needed so far. It refuses the rights in `denied`, as
-    RBAC does.
+    """A proxy whose clients use `kubeconfig`. `asked` has the rights that requests needed so far. Requests that need a
+    right in `denied` are refused, as by RBAC.
     """
 
     target: KubernetesClient

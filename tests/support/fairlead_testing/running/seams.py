@@ -28,9 +28,11 @@ Line = TypeVar("Line", bound=StreamLine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """The shipped client with the tokens of operator and router.
+    """Clients of the internal protocol as the product has them, one with the operator's token and one with the routers'
+    token.
 
-    `operator_api` and `router_api` return outcomes. `operator` and `router` return answers and raise NotTaken instead.
+    `operator_api` and `router_api` return outcomes. `operator` and `router` return answers, and raise NotTaken if a
+    call is not accepted.
     """
 
     operator_api: SystemApi

@@ -30,9 +30,10 @@ class CompiledStatements(dict[tuple[Hashable, ...], Any]):
 
 
 _ADAPTERS: dict[tuple[Hashable, str, str], tuple[object, TypeAdapter[Any]]] = {}
-"""Pydantic's adapter and the annotation, by type, metadata and configuration.
+"""Pydantic's adapters by type, metadata and configuration, each with its annotation.
 
-The annotation is kept because the text of the metadata may contain ids of objects, which must not be reused.
+The annotation is kept alive because the key contains the metadata as text, which may name objects by their id. A new
+object could otherwise get the same id.
 """
 
 

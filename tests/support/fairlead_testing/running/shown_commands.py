@@ -1,7 +1,7 @@
 """Runs the commands of a document as a reader types them: in their order, in one shell, in the folder of a checkout.
 
-No command is skipped silently. A command that a test did before or cannot run has a stand-in, and a stand-in that
-matches no command of the document is an error.
+Commands that a test has already done or cannot run are replaced by other commands, their stand-ins. A stand-in for a
+command that the document does not contain is an error, so that no command is skipped silently.
 """
 
 import os
@@ -19,7 +19,7 @@ from fairlead_testing.running.sandbox import ROOT
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 DONE = "true"
-"""The stand-in for a command whose effect a test's fixture has had already."""
+"""The stand-in for a command whose effect a test's fixture has already had."""
 READERS_HAVE = ("curl", "helm", "kubectl")
 """Programs that the documents may use though `make test` does not install them."""
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -60,9 +60,9 @@ def run_commands(
 ) -> list[Ran]:
     """Run the document's commands in one shell, and return each with its result.
 
-    `stand_ins` has the commands to run instead of commands that begin with its keys. `replaced` has replacements for
-    addresses. The folders `programs` come first in PATH. Skips the test if this machine lacks a program that readers
-    have.
+    `stand_ins` maps the beginning of a command to the command that is run instead. `replaced` maps addresses in
+    commands to other addresses. The folders `programs` come first in PATH. Skips the test if one of `READERS_HAVE` is
+    needed and is not installed.
     """
     commands = commands_of(document)
     assert commands, f"{document} has no command"

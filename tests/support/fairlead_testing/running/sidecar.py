@@ -25,7 +25,7 @@ _NOT_PASSED = ("host", "content-length", "transfer-encoding", "connection")
 class Sidecar:
     """A side-car in front of the engine at `engine` (host:port).
 
-    `asked` has the prefill instance that each request named, or None if it named none.
+    `asked` has, for each request in order, the prefill instance that it named; None if it named none.
     """
 
     def __init__(self, engine: str) -> None:
@@ -82,8 +82,8 @@ class Sidecar:
             writer.write(b"0\r\n\r\n")
 
     async def _prefill(self, prefill: str, path: str, headers: dict[str, str], document: dict[str, Any]) -> httpx.Response | None:
-        """Put the blocks of the prefill into the document; return the engine's answer if it refused the request,
-        otherwise None.
+        """Prefill at the named instance, and add the location of its KV blocks to the document. Return the instance's
+        answer if it refused the request, otherwise None.
         """
         limits = ("max_output_tokens",) if path == "/v1/responses" else ("max_tokens", "max_completion_tokens")
         asked = {**document, "stream": False, "kv_transfer_params": _ASKED, **dict.fromkeys(limits, 1)}

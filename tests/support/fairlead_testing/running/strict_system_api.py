@@ -17,7 +17,7 @@ from fairlead_client.report_posts import encode_batch
 
 
 class NotTaken(Exception):
-    """A call was refused or postponed."""
+    """The error of a call that the API refused, or did not accept for now."""
 
     def __init__(self, outcome: Refused | Later) -> None:
         self.outcome = outcome

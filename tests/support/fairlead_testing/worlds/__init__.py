@@ -1,4 +1,4 @@
-"""Parts of Fairlead on virtual time, within a simulated environment.
+"""Parts of Fairlead in virtual time, in simulated surroundings: clusters, engines, routers, databases.
 
-They must not read a real clock. Their danger: an environment that is kinder than the real one.
+They must not read a real clock. Their danger: surroundings that fail less often than real ones.
 """

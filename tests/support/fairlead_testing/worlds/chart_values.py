@@ -29,7 +29,7 @@ FOREIGN_DEFINITIONS = (
 """CRDs without the real schemas: they only make the API accept objects of these kinds."""
 
 BUNDLED: dict[str, Any] = {"database": {"bundled": {"enabled": True}}}
-"""The values of a trial installation, which are the least that the chart demands."""
+"""The values of a trial installation: the minimum that the chart requires."""
 
 EXTERNAL: dict[str, Any] = {"database": {"existingSecret": {"name": "pg-app"}}}
 
@@ -44,7 +44,7 @@ OIDC: dict[str, Any] = {
         },
     }
 }
-"""Values with which people sign in at an identity provider."""
+"""Values of an installation in which people sign in at an identity provider."""
 
 _DOORS = {
     "ingress": {"enabled": True, "className": "nginx", "annotations": {"a": "b"}, "tlsSecret": "cert"},

@@ -1,8 +1,8 @@
 """A model of a cluster: pods start, fail and end, routers acknowledge late, calls fail, the clock jumps.
 
-Nothing in it is random. The operator's round is split: `observe` makes a plan, `act` carries out one action of the
-plan, `crash` drops the rest. Any event may come between these calls. DESIGN's invariants are asserted at every plan and
-at every action.
+Nothing in it is random. The operator's round is split into calls: `observe` makes a plan, `act` carries out one action
+of the plan, `crash` drops the other actions. Any event may happen between these calls. Every plan and every action is
+checked against the reconciler's invariants.
 """
 
 from collections import Counter
@@ -37,14 +37,14 @@ _NEARER = {PodHealth.PENDING: PodHealth.RUNNING, PodHealth.RUNNING: PodHealth.RE
 
 @dataclass(slots=True)
 class ClusterWorld:
-    """Pods, routers, and an operator whose only memory is the plan that it is carrying out."""
+    """Pods, routers, and an operator that remembers nothing except the plan that it is carrying out."""
 
     desired: DesiredPool
     now: float = 1000.0
     pods: dict[str, ObservedInstance] = field(default_factory=dict)
     in_flight: Counter[str] = field(default_factory=Counter)
     table: dict[str, tuple[InstanceState, Role]] = field(default_factory=dict)
-    """State and role of each instance in the table that all routers have acknowledged."""
+    """Each instance's state and role in the newest table that all routers have acknowledged."""
     api_up: bool = True
     last_ordinal: int = 0
     """The highest ordinal in the pool's status, which is written at the end of a round without a failed call."""
@@ -132,9 +132,8 @@ class ClusterWorld:
         return count
 
     def is_settled(self) -> bool:
-        """Return whether every role has its desired instances, and all of them serve the current template.
-
-        At most as many surplus instances sleep as the role keeps asleep.
+        """Return whether every role has its desired instances, all of them serve the current template, and no more
+        surplus instances sleep than the role keeps asleep.
         """
         awake = {role.role: [pod for pod in self.of(role.role) if pod.state is not S.ASLEEP] for role in self.desired.roles}
         return (
@@ -147,7 +146,7 @@ class ClusterWorld:
         )
 
     def _sleep_of(self, pod: ObservedInstance) -> EngineSleep:
-        """Return the engine's answer to whether it sleeps, or UNASKED if the operator does not ask this engine."""
+        """Return whether the engine says that it sleeps; UNASKED for an engine that the operator does not ask."""
         role = self.desired.role(pod.role)
         slept = pod.state is S.ASLEEP or pod.waking
         if pod.health is not PodHealth.READY or not (slept or (role is not None and role.asleep)):
@@ -178,8 +177,8 @@ class ClusterWorld:
                 self._check_action(action, self.pods[action.instance], observations)
 
     def _check_drains(self, role: DesiredRole) -> None:
-        """Assert that drains leave a role at least its minimum of healthy instances; in pools of two roles also at
-        least one.
+        """Assert that the plan's drains leave each role at least its minimum of healthy instances that accept requests,
+        and at least one in pools of two roles.
         """
         accepting = {
             pod.id for pod in self.of(role.role) if pod.state in ACCEPTING and pod.health is PodHealth.READY and not pod.terminating
@@ -202,8 +201,8 @@ class ClusterWorld:
         assert not created or kept + created <= most, f"{role.role} has {kept} + {created} pods of {most}: {self.plan}"
 
     def _check_templates(self, role: DesiredRole) -> None:
-        """Assert that a halted rollout gives its template to no new instance, unless it replaces an instance of that
-        template.
+        """Assert that while a rollout is halted, the number of instances with its template does not grow. Only
+        instances that end are replaced with the same template.
         """
         made = Counter(action.spec_hash for action in self.plan if isinstance(action, CreateInstance) and action.role is role.role)
         halt = role.rollout.halt
@@ -244,11 +243,11 @@ class ClusterWorld:
             assert pod.adopted, "one of the pool's own pods was released"
 
     def _check_requested_drain(self, pod: ObservedInstance) -> None:
-        """Assert that a requested drain takes neither the last instance that accepts requests nor two desired ones at
-        once.
+        """Assert that after a requested drain at least one instance still accepts requests, and at most one desired
+        instance is missing.
 
-        An instance that accepts no requests may always drain. Drains of a rollout or of a smaller number in the same
-        round do not count here, because they stay within the role's bounds, which other checks assert.
+        An instance that accepts no requests may always drain. Other drains of the same round (of a rollout, or of
+        surplus instances) are not counted, because other checks assert that they stay within the role's bounds.
         """
         role = self.desired.role(pod.role)
         assert role is not None

@@ -1,8 +1,8 @@
-"""A prefix cache that behaves as vLLM's and reports its changes as KV events, and recordings of its events as bytes in
-every encoding.
+"""A prefix cache that behaves as vLLM's and reports its changes as KV events; and recordings of such events as bytes,
+in every encoding.
 
-It follows vLLM's implementation, not Fairlead's. Physical blocks are in one queue of free blocks, with the tails of
-prompts before their heads. Two requests that compute the same block make two copies. A block is removed from the cache
+It follows vLLM's implementation, not Fairlead's. Free physical blocks are in one queue, in which the last blocks of a
+prompt come before its first blocks. Two requests that compute the same block make two copies. A cached block is evicted
 when it is taken from the queue.
 """
 

@@ -1,4 +1,4 @@
-"""Trained models whose predictions a test can compute in its head."""
+"""Trained models with predictions that a reader of a test can compute mentally."""
 
 import numpy as np
 

@@ -1,5 +1,5 @@
-"""A scheduler that logs its calls and answers, to prove that a second scheduler gives the same answers to the same
-calls.
+"""A scheduler that logs its calls and answers. With the log, a test proves that a second scheduler gives the same
+answers to the same calls.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
-"""A pool's whole world in virtual time. A copy of it is kept before and after every call that the operator makes.
+"""A pool and everything around it, in virtual time. Before and after every call of the operator, a copy of this world
+is made.
 
 A killed operator loses only its memory. So a copy of the world at a call, with a new operator in it, is exactly the
-state after a kill at that call. Equal copies have the same future, so that only one of them is continued.
+state after a kill at that call. Equal copies have the same future, so a test continues only one of them.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from fairlead_testing.fakes.cluster import FakeCluster
 from fairlead_testing.worlds.operator_stages import FakeControlPlane, VirtualStage
 
 REQUEST_EVERY, REQUEST_SECONDS = 3, 2
-"""The seconds between two requests of each instance, and the seconds that a request takes.
+"""The seconds between two requests of each instance, and the duration of a request in seconds.
 
-The first is longer, so that sometimes no request is in flight although another will arrive.
+The duration is shorter, so an instance sometimes has no request in flight although clients go on.
 """
 
 FAILING_ENGINE = {"simulated": {"decodeStep": "90ms"}}
@@ -144,7 +145,7 @@ class RoutedControlPlane(FakeControlPlane):
 
 @dataclass(slots=True, kw_only=True)
 class Copy:
-    """The world as a kill at a call leaves it."""
+    """The state of the world after a kill at a call."""
 
     call: str
     now: float
@@ -175,13 +176,14 @@ class CrashingWorld:
 
     stage: VirtualStage
     least_serving: int = 0
-    """The minimum number of instances that accept requests, which is asserted all the time."""
+    """The minimum number of instances that accept requests. It is asserted in every state."""
     most_live: int = 1_000
     """The maximum number of pods that live at the same time, which is asserted."""
     copies: list[Copy] = field(default_factory=list)
     keeps_copies: bool = False
     trouble_at: tuple[int, str] | None = None
-    """The write that gets no answer: its number from 0, and whether the failure comes `before` or `after` its effect.
+    """The write that gets no answer: its number, counted from 0, and whether it fails `before` or `after` it takes
+    effect.
     """
     writes: int = 0
 

@@ -192,9 +192,10 @@ class VirtualStage:
             pod["status"] = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": "True"}]}
 
     async def round(self) -> float | None:
-        """Run a step as kopf does, and return the seconds until the next one; None if no step is due.
+        """Run one step of the operator as kopf would, and return the seconds until the next one; None if no step is
+        due.
 
-        kopf adds the finalizer, calls the daemon or the deletion handler, or removes the finalizer.
+        Such a step adds the finalizer, calls the daemon or the deletion handler, or removes the finalizer.
         """
         if self.reconciler is None:
             self.restart()
@@ -214,8 +215,8 @@ class VirtualStage:
         return due
 
     async def look_at_gateways(self) -> int:
-        """Read the gateways' status, as the operator does every two seconds. Return how many times this woke the
-        pool.
+        """Read the gateways' status, as the operator does every two seconds. Return how many rounds of the pool this
+        caused.
         """
         woken: list[PoolKey] = []
         await self.news.look(self.cluster, self.settings.picker.service, woken.append)
@@ -224,8 +225,8 @@ class VirtualStage:
         return len(woken)
 
     def _watch(self) -> None:
-        """Report changed objects to the operator's worker, as its handlers do. They do not report the operator's own
-        writes.
+        """Report changed objects to the operator's worker, as its watch handlers do. Changes by the operator itself are
+        left out.
         """
         objects = self.cluster.objects.items()
         seen = {(resource, name): _ESSENCE[resource](body) for (resource, name), body in objects if resource in _ESSENCE}

@@ -20,7 +20,9 @@ _NOTICE = b"A"
 
 @asynccontextmanager
 async def pooler(url: str, *, transactions: bool = False) -> AsyncIterator[str]:
-    """Yield the URL of a pooler in front of the database of `url`, in session mode unless `transactions` is set."""
+    """Yield the URL of a pooler in front of the database of `url`. It runs in transaction mode if `transactions` is
+    set, otherwise in session mode.
+    """
     parts = conninfo_to_dict(plain(url))
     socket = Path(str(parts["host"])) / f".s.PGSQL.{parts.get('port') or 5432}"
 
@@ -60,7 +62,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, soc
 
 
 async def _first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-    """Return the message that starts a session, after requests for encryption, which are declined."""
+    """Decline requests for encryption, then return the message that starts a session."""
     while True:
         head = await reader.readexactly(8)
         length, code = struct.unpack("!ii", head)

@@ -1,5 +1,5 @@
-"""Moves of sessions for causes that long random histories do not reach: for each cause, a scheduler that makes such a
-move.
+"""Moves of sessions with rare causes, which long random histories do not produce. For each cause, a function returns a
+scheduler that has made such a move.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from fairlead_testing.builders.routing import dispatches, having_seen, request, 
 
 @dataclass(frozen=True)
 class Served:
-    """A served turn as routers keep it to decide on copies of prefixes."""
+    """A served turn, as routers keep it to decide which prefixes to copy."""
 
     request: RoutingRequest
     began: float
@@ -44,9 +44,9 @@ def cold() -> PoolScheduler:
 
 
 def idle_instance() -> PoolScheduler:
-    """Return a scheduler with a session that was sent to an idle instance.
+    """Return a scheduler that moved a session to an idle instance.
 
-    Its request was predicted to be late everywhere, and only its home was busy.
+    The request was predicted to be late at both instances, but only the session's instance was busy.
     """
     facts = table(2, policy="sticky", rejection=EarlyRejectionFacts(mode="Load", headroom=1.0))
     scheduler = having_seen(PoolScheduler(facts, "router-0", 1))
@@ -71,8 +71,8 @@ def engine_stalled() -> PoolScheduler:
 
 
 def no_room() -> PoolScheduler:
-    """Return a scheduler in which a move of a session is dropped, because its target is full when the request is
-    sent.
+    """Return a scheduler that dropped a session's waiting move, because the target had no room when the request's turn
+    came.
     """
     scheduler = _waiting_to_move()
     scheduler.observe_engine("i01", 0.99, 2.5)
@@ -81,8 +81,8 @@ def no_room() -> PoolScheduler:
 
 
 def session_moved() -> PoolScheduler:
-    """Return a scheduler in which a waiting move is dropped, because another request moves the session to a third
-    instance.
+    """Return a scheduler that dropped a session's waiting move, because another request had moved the session to a
+    third instance.
     """
     scheduler = _waiting_to_move(3)
     scheduler.first_token("third", 2.5)
@@ -93,7 +93,7 @@ def session_moved() -> PoolScheduler:
 
 
 def operator() -> PoolScheduler:
-    """Return a scheduler in which a decided move is dropped, because somebody pauses migrations before it is made."""
+    """Return a scheduler that dropped a session's waiting move, because an operator had paused migrations."""
     scheduler = _waiting_to_move()
     facts = scheduler.table
     scheduler.update_table(replace(facts, version=2, routing=replace(facts.routing, migrations=MIGRATIONS_PAUSED)), 2.5)
@@ -115,7 +115,9 @@ def filtered_out() -> PoolScheduler:
 
 
 def prefix_copied() -> PoolScheduler:
-    """Return a scheduler that copies a prefix to i01, because two sessions at i00 begin with the same prompt."""
+    """Return a scheduler that copied a prefix to the instance i01, because the prompts of two sessions at i00 begin
+    with it.
+    """
     facts = table(2, policy="sticky")
     transfer = KvTransferFacts(tokens_per_second=1e6, copies=COPIES_THAT_PAY)
     scheduler = PoolScheduler(replace(facts, engine=replace(facts.engine, kv_transfer=transfer)), "router-0", 1)
@@ -131,7 +133,7 @@ def prefix_copied() -> PoolScheduler:
 
 
 def triggers(records: SchedulerRecords) -> set[BindingReason]:
-    """Return the triggers of all moves of sessions and of single requests, and the reasons of all first placements."""
+    """Return the triggers of all migrations and re-routes in the records, and the reasons of all first bindings."""
     moves = {move.trigger for move in (*records.migrations, *records.reroutes)}
     return moves | {change.reason for change in records.bindings if change.previous is None}
 
@@ -151,7 +153,7 @@ SCENARIOS: Mapping[BindingReason, Callable[[], PoolScheduler]] = MappingProxyTyp
         BindingReason.PREFIX_COPIED: prefix_copied,
     }
 )
-"""A scenario for each cause that long random histories do not reach."""
+"""For each rare cause, the function that returns a scheduler with such a move."""
 
 
 def _asked(name: str, at: float) -> RoutingRequest:
@@ -159,8 +161,8 @@ def _asked(name: str, at: float) -> RoutingRequest:
 
 
 def _waiting_to_move(instances: int = 2) -> PoolScheduler:
-    """Return a scheduler in which session s is bound to the hot instance i00, and its request b waits to move it to
-    i01.
+    """Return a scheduler whose session s is bound to the hot instance i00. The session's request b waits for a dispatch
+    that will move the session to i01.
     """
     parameters = {"hot_tokens": 3_000, "least_gain_seconds": -3600.0}
     scheduler = PoolScheduler(table(instances, policy="ear", parameters=parameters, kv_cache_tokens=10_000), "router-0", 1)
@@ -173,7 +175,9 @@ def _waiting_to_move(instances: int = 2) -> PoolScheduler:
 
 
 def _picked(picker: str, plugins: Sequence[Mapping[str, Any]]) -> PoolScheduler:
-    """Return a scheduler after ten more turns of session s, while many requests wait at its first home."""
+    """Return a scheduler to which session s has sent eleven requests. Since the second, many other requests wait at the
+    instance of the first.
+    """
     parameters = {
         "session-affinity-scorer": {"strategy": "session_id"},
         "utilization-filter": {"conditions": [{"metric": "waiting-queue", "maxValue": 1}]},

@@ -74,10 +74,9 @@ class Live:
         return answer.headers["x-fairlead-instance"], int(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
 
     def hear_out(self, instance: str) -> None:
-        """Read from the engine's replay socket the events that it has published since the last call.
+        """Read the events that the engine has published since the last call, from its replay socket.
 
-        The socket drops messages that a busy reader does not take in time, and may drop the last message too. Dropped
-        events are requested again.
+        The socket may drop messages if the reader is busy, even the last one. Dropped events are requested again.
         """
         with zmq.Context() as context:
             while not self._all_taken(context, instance):
@@ -100,8 +99,8 @@ class Live:
         return complete
 
     async def agrees(self, instance: str) -> BlockIndex:
-        """Wait until the router's index has as many blocks as the engine reports, and return the engine's report as an
-        index.
+        """Wait until the router's index has as many blocks as the engine's events say. Return an index made from these
+        events.
         """
         await asyncio.to_thread(self.hear_out, instance)
         truth = self.truths[instance].index
@@ -109,7 +108,9 @@ class Live:
         return truth
 
     async def agrees_about(self, instance: str, asked: Sequence[Sequence[int]]) -> None:
-        """Wait until both indexes have as many blocks, and assert that they match the same blocks of each prompt."""
+        """Wait as `agrees` does, and assert that the router's index and the index of the engine's events match the same
+        blocks of each prompt.
+        """
         truth = await self.agrees(instance)
         for prompt in asked:
             keys = block_keys(prompt, BLOCK_TOKENS)

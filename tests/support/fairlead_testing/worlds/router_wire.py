@@ -1,4 +1,6 @@
-"""A connection between a front router and the router that decides for it. It delivers messages when a test says so."""
+"""A connection between a front router, which receives requests, and the router that decides about them. Messages are
+delivered only when a test says so.
+"""
 
 from collections import deque
 
@@ -10,9 +12,9 @@ Outcome = Dispatch | Refusal
 
 
 class Wire:
-    """The connection. `words` (of the front) and `verdicts` (of the decider) were sent and not yet delivered.
+    """The connection. Undelivered messages are in `words` (from the front) and `verdicts` (from the decider).
 
-    `decided` has the outcomes that delivered words caused for the decider's own requests.
+    `decided` has the decider's outcomes for its own requests that delivered words caused.
     """
 
     def __init__(self, front: SharedScheduler, decider: SharedScheduler, now: float) -> None:
@@ -25,7 +27,7 @@ class Wire:
         front.ask(self, now)
 
     def tell(self, word: Word, now: float) -> None:
-        """Send a word from the front."""
+        """Put a word from the front on the wire. It is not delivered yet."""
         self.words.append(word)
 
     def carry(self, now: float) -> tuple[Outcome, ...]:
@@ -43,8 +45,8 @@ class Wire:
         return self.front.hear(self.verdicts.said.popleft(), now) if self.verdicts.said else ()
 
     def part(self, now: float) -> tuple[Outcome, ...]:
-        """Break the connection: undelivered messages are lost, and both routers learn it. Return the outcomes for the
-        front.
+        """Break the connection. Undelivered messages are lost, and both routers notice it. Return the outcomes for the
+        front's requests.
         """
         self.words.clear()
         self.verdicts.said.clear()
@@ -59,5 +61,5 @@ class _Verdicts:
         self.said: deque[Outcome] = deque()
 
     def tell(self, verdict: Outcome, now: float) -> None:
-        """Send a verdict from the decider."""
+        """Put a verdict from the decider on the wire. It is not delivered yet."""
         self.said.append(verdict)

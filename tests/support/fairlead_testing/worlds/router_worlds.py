@@ -71,7 +71,7 @@ class ScriptedEngine:
     refuses: int = 0
     """The 4xx status of its answers to all requests; 0 if it refuses none."""
     hands_on: bool = True
-    """Whether it reports where the KV blocks of a prefill are if the request asks for that."""
+    """Whether it answers a prefill with the location of the KV blocks, if the request asks for that."""
     fetches: str = ""
     """The fate of a request that names another engine's blocks: `silence`, `loss`, `error`; "" if it is answered."""
     step: asyncio.Event = field(default_factory=asyncio.Event)
@@ -164,8 +164,8 @@ class ScriptedEngine:
             writer.close()
 
     def _answer_held(self, line: str, writer: asyncio.StreamWriter) -> None:
-        """Answer a request for a stored response. Each engine stores only its own: `i0` has the responses that end in
-        `-i0`.
+        """Answer a request for a stored response. An engine stores only its own responses: the ids of `i0`'s responses
+        end in `-i0`.
         """
         response = line.split()[1].removeprefix("/v1/responses/").removesuffix("/cancel").partition("?")[0]
         if self.held is not None:

@@ -1,6 +1,6 @@
-"""Pools that take turns on shared devices, and their operator, in virtual time.
+"""Pools that use shared devices alternately, and their operator, in virtual time.
 
-The cluster and the engines are fakes. An engine uses the memory of a device or has left it.
+The cluster and the engines are fakes. At any time, an engine either uses the memory of a device or has freed it.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class ControlPlanes:
 
 @dataclass
 class TurnStage:
-    """Pools by name, reconciled in turn every second. An engine needs `start_seconds` to start."""
+    """Pools by name. Each of them is reconciled once per second. An engine needs `start_seconds` to start."""
 
     start_seconds: float = 5.0
     wake_seconds: float = 2.0

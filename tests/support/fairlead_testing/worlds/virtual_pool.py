@@ -19,7 +19,9 @@ from fairlead.tables import RoutingTable
 
 @dataclass
 class PoolRun:
-    """The result of a run: TTFT of each served request, refusals, and really cached and prompt tokens."""
+    """The result of a run: the TTFT of each served request, the refusals, the prompt tokens, and how many of them were
+    in the instance's cache.
+    """
 
     ttft: dict[str, float] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)

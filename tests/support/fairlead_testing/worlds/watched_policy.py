@@ -1,4 +1,4 @@
-"""Wraps a policy and checks each of its answers against the table and the circuits, and against nothing else."""
+"""Wraps a policy and checks that each of its answers is permitted by the table and the circuits."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,7 +84,7 @@ class WatchedPolicy:
         return decision
 
     def _check_weighing(self, decision: Decision) -> None:
-        """Check that the decision's record leads to the same choice, and explains it in a sentence."""
+        """Check that the decision's record leads to the same choice, and that it explains the choice in a sentence."""
         weighing = decision.weigh()
         terms = BUILT_IN.terms(self.name)
         ground = ground_of(terms, weighing.rule, weighing.limits)
@@ -120,10 +120,10 @@ class WatchedPolicy:
 
 
 def able_to_prefill(view: PoolView, now: float) -> dict[str, InstanceLoad]:
-    """Return the instances that may get new requests: they accept, and their circuit is closed or spared (see
+    """Return the instances that may get new requests. They accept requests, and their circuit is closed or ignored (see
     `is_spared`).
 
-    A prefill instance counts only if another instance can decode.
+    An instance of role prefill counts only if some instance can decode.
     """
     someone_decodes = bool(able_to_decode(view, now))
     return {
@@ -134,8 +134,8 @@ def able_to_prefill(view: PoolView, now: float) -> dict[str, InstanceLoad]:
 
 
 def able_to_decode(view: PoolView, now: float) -> dict[str, InstanceLoad]:
-    """Return the instances that may decode what others prefilled: those of role decode, or of role both if there is
-    none.
+    """Return the instances that may decode after another instance's prefill: instances of role decode; if there are
+    none, instances of role both.
     """
     healthy = _healthy(view, now)
     decoding = {name: load for name, load in healthy.items() if load.entry.role is Role.DECODE}
@@ -149,9 +149,10 @@ def _healthy(view: PoolView, now: float) -> dict[str, InstanceLoad]:
 
 
 def is_spared(load: InstanceLoad, accepting: Sequence[InstanceLoad], now: float) -> bool:
-    """Return whether the circuits of all instances that could replace this one are open too.
+    """Return whether this instance's open circuit is ignored, because the circuits of all possible replacements are
+    open too.
 
-    Prefill instances can be replaced by any instance, all others only by instances that decode.
+    An instance of role prefill can be replaced by any instance, all others only by instances that can decode.
     """
     stand_in = [one for one in accepting if load.entry.role is Role.PREFILL or one.entry.role is not Role.PREFILL]
     return all(one.is_shut(now) for one in stand_in)
@@ -159,7 +160,7 @@ def is_spared(load: InstanceLoad, accepting: Sequence[InstanceLoad], now: float)
 
 @contextmanager
 def watched_policies(seen: Counter[str]) -> Iterator[None]:
-    """Watch the policies of all schedulers that are made or get a table during the block."""
+    """Watch the policies of all schedulers that are made, or that get a table, during the block."""
 
     built = PolicyCatalogue.build
 

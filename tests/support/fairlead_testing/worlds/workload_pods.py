@@ -1,4 +1,4 @@
-"""Pods of a Deployment on a fake cluster, as the Deployment's controller and the kubelets leave them."""
+"""Pods of a Deployment on a fake cluster, in the state that its controller and kubelets would give them."""
 
 from dataclasses import dataclass, field
 from typing import Any

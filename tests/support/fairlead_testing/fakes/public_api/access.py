@@ -41,16 +41,16 @@ from fairlead_web.text.time_ranges import parse_range
 USED = GatewayKeyTotals(
     requests=18_204, prompt_tokens=41_300_512, output_tokens=2_950_077, refused={"key-expired": 3, "rejected-key-requests": 120}
 )
-"""Requests and tokens of each used key in the last 24 hours."""
+"""The totals of the last 24 hours of each gateway key that was used."""
 KEYS = (
     (HOSTILE, (), None, 50),
     ("search", ("default/chat",), 600, -1),
     ("migration-of-the-billing-service", ("default/chat",), 120_000, 50),
     ("nightly-batch", (), None, 50),
 )
-"""Name, pools, requests a minute and remaining days of each key.
+"""Name, pools, requests per minute and remaining days of each gateway key.
 
-The second key is revoked. The third has nearly used up its budget, the fourth has used up all of it.
+The second key is revoked. The third has nearly used up its budget, the fourth has used up its whole budget.
 """
 
 

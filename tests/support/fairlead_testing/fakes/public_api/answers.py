@@ -21,11 +21,11 @@ from fairlead_testing.builders.wire_examples import example
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Source = Callable[[Request], Sequence[Any]]
-"""A function that returns the items of a list that a request asks for, of all pages together."""
+"""A function that returns all items of the list that a request asks for. They are divided into pages later."""
 
 
 class Refusal(Exception):
-    """An error because of which a request gets a problem document."""
+    """An error that is answered with a problem document."""
 
     def __init__(
         self,
@@ -101,8 +101,8 @@ def one_of(source: Callable[[], Sequence[Any]]) -> Endpoint:
 
 
 def example_of(kind: Any) -> Endpoint:
-    """Return an endpoint that answers an example of the type `kind`, so that a new page can be opened before it has
-    data.
+    """Return an endpoint that answers an example of the type `kind`. With it, a new page can be opened before there is
+    made-up data for it.
     """
 
     async def handle(_: Request) -> Response:

@@ -1,9 +1,9 @@
 """The public API as an ASGI app over a made-up `World`: paging, filters, CSV, stateful plans, sessions with roles, a
 live stream.
 
-The web UI can be tested with it without Postgres. `tests/contract/public_api` runs the same cases against it and the
-real API. At a path of the real API for which there is no made-up data, it answers an example of the path's type.
-Tokens: `viewer-token`, `operator-token`, `admin-token`; one-time login tokens are in `login_links`.
+With it, the web UI can be tested without Postgres. `tests/contract/public_api` runs the same cases against it and the
+real API. For paths without made-up data, it answers an example of the type that the real API answers there. Tokens:
+`viewer-token`, `operator-token`, `admin-token`; one-time login tokens are in `login_links`.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,10 +39,10 @@ ROOT = Path(__file__).parents[5]
 
 
 class FakePublicApi:
-    """State and endpoints.
+    """The fake's state and endpoints.
 
-    Paths that contain a fragment in `broken` answer 503. `requests` logs (method, path). `stale_seconds` is the age
-    that answers give themselves, as if they came from a cache.
+    Requests for a path that contains a text in `broken` are answered 503. `requests` logs (method, path).
+    `stale_seconds` is the age that answers claim to have, as if they came from a cache.
     """
 
     def __init__(self, world: World, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -86,7 +86,7 @@ class FakePublicApi:
         self.live.push(topic, len(self.requests), items)
 
     def end_streams(self) -> None:
-        """Closes every open stream, as a restarting server does."""
+        """Close every open stream, as a restarting server does."""
         self.live.end()
 
     def _open(self, path: str, endpoint: Endpoint) -> Endpoint:
@@ -113,9 +113,7 @@ async def _document(_: Request) -> Response:
 
 
 def _check_parameters(path: str, request: Request) -> None:
-    """Refuse query parameters that the real API refuses, so that no page sends parameters which the real API does not
-    take.
-    """
+    """Refuse every query parameter that the real API refuses, so that no page works only with the fake."""
     method = "GET" if request.method == "HEAD" else request.method
     try:
         check_parameters(public_parameters()[template(path), method], request)

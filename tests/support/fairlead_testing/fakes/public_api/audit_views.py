@@ -1,5 +1,5 @@
-"""Saved views of the audit log: an operator's view for everybody, with a hostile name, and a view of the viewer
-alone.
+"""Two saved views of the audit log: one of an operator, shared, with HTML in its name; and one that only the viewer
+sees.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Comments: an operator's comment on the last hour of a pool, in hostile words, and the comments that tests add."""
+"""Comments: an operator's comment on the last hour of a pool, whose text contains HTML, and the comments that tests
+add.
+"""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

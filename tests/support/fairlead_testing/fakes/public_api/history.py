@@ -1,4 +1,6 @@
-"""Sessions, moves and their matrices, decisions, rejections and the audit log, filtered as a request asks."""
+"""Sessions, moves (also as matrices of source and target), decisions, rejections and the audit log, filtered by a
+request's parameters.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -38,7 +40,7 @@ FILTER_WORDS: dict[str, type[StrEnum]] = {
     "controller": Controller,
     "verdict": Verdict,
 }
-"""The filters whose values must be words of an enumeration."""
+"""Filters whose value must be a member of an enumeration, each with the enumeration."""
 
 
 class History:

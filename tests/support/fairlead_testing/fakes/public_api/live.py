@@ -1,4 +1,4 @@
-"""The live stream: events for every open stream, a maximum of open streams, and an end for all."""
+"""The live stream: sends events to all open streams, limits their number, and can close all of them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -12,7 +12,9 @@ from fairlead_testing.fakes.public_api.answers import Endpoint
 
 
 class LiveStreams:
-    """The open live streams. If `limit` streams are open, a new stream gets the event `poll` and nothing else."""
+    """The open live streams. While `limit` streams are open, a further stream gets only the event `poll`, after which
+    its client polls.
+    """
 
     def __init__(self, limit: int = 3) -> None:
         self.limit = limit

@@ -1,4 +1,4 @@
-"""The GET paths of the real API: the fake must have all of them, and no other."""
+"""The GET paths and query parameters of the real API, with which the fake's paths and parameters are compared."""
 
 import re
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ def public_paths() -> dict[str, Any]:
 
 @cache
 def public_parameters() -> dict[tuple[str, str], dict[str, bool]]:
-    """Return the query parameters of the real API by path template and method. A parameter is true if it may be
-    repeated.
+    """Return the names of the real API's query parameters by path template and method. Each name maps to whether the
+    parameter may be repeated.
     """
     return {(template(one.path), method): parameters_of(one) for one in _public_routes() for method in one.methods or ()}
 
@@ -63,7 +63,7 @@ def _public_routes() -> list[APIRoute]:
 
 
 def unmade_paths(routes: list[Route]) -> dict[str, Any]:
-    """Return the GET paths of the real API that `routes` do not have, with the types of their answers.
+    """Return the real API's GET paths that are missing in `routes`, with the types of their answers.
 
     Raises AssertionError if `routes` have a GET path that the real API does not have.
     """

@@ -1,4 +1,4 @@
-"""The plans of the fake public API, by id: each with its effect and its changes."""
+"""The plans of the fake public API, and their effects on the made-up world."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +26,9 @@ from fairlead_testing.fakes.public_data.world import World
 
 
 class WorldCluster:
-    """Reads the objects of a world, as plans read objects of the cluster. Implements `plans.objects.ObjectReader`."""
+    """Gives plans the objects of a made-up world as if they were objects of a cluster. Implements
+    `plans.objects.ObjectReader`.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -78,7 +80,7 @@ def _object(spec: dict[str, Any], **more: Any) -> ClusterObject:
 class PlanBook:
     """The plans over a world. `applied` lists the ids of applied plans in order.
 
-    `changes` has two merge patches of the spec for each plan: the patch that applies it and the patch that undoes it.
+    `changes` has, by plan id, two merge patches of the spec: one applies the plan, the other undoes it.
     """
 
     def __init__(self, world: World, clock: Callable[[], datetime]) -> None:
@@ -90,11 +92,11 @@ class PlanBook:
         self.applied: list[str] = []
 
     def make(self, pool: str, replicas: int, who: str) -> Plan:
-        """Make an open plan of this many replicas."""
+        """Make an open plan to scale the pool to this many replicas."""
         return self.plan(pool, PlanKind.SCALE, {"replicas": replicas}, who)
 
     def propose(self, pool: str, replicas: int, because: str) -> Plan:
-        """Make a proposal of this many replicas."""
+        """Make an open plan, proposed by Fairlead itself, to scale the pool to this many replicas."""
         made = self.make(pool, replicas, PROPOSER)
         proposal = Proposal(because=because, request=PlanRequest(kind=PlanKind.SCALE, replicas=replicas))
         self.plans[made.id] = replace(made, proposal=proposal, expires_at=self.clock() + timedelta(days=1))
@@ -112,10 +114,11 @@ class PlanBook:
         session: tuple[str, str | None] | None = None,
         undo_of: str | None = None,
     ) -> Plan:
-        """Make an open plan of `change`: a merge patch of the spec or of an instance's annotations.
+        """Make an open plan of `change`: a merge patch of the pool's spec, or of the annotations of `instance` if it is
+        given.
 
-        `engines` is the change of a file's engines, `session` a session with its new home. A plan of kind `delete`
-        removes the whole spec.
+        `engines` is a change of the engines in a file, `session` a session with its new instance. A plan of kind
+        `delete` removes the whole spec.
         """
         path: tuple[str, ...] = ("metadata", "annotations") if instance else ("spec",)
         before = self.world.annotations(instance) if instance else {} if kind is PlanKind.CREATE else self.world.spec(pool)
@@ -150,7 +153,7 @@ class PlanBook:
         return plan
 
     def of_change(self, pool: str, asked: PlanRequest, change: Change, who: str) -> Plan:
-        """Make an open plan of a change that a plan kind computed from a request."""
+        """Make an open plan of a change that the code of a plan kind computed from a request."""
         session = (asked.session, change.part.get("instance")) if asked.session is not None else None
         instance = asked.instance if change.target.kind.is_instance else None
         engines = change.part[ENGINES] if change.target.kind is TargetKind.ENGINES else None

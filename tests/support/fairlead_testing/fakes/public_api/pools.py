@@ -155,7 +155,9 @@ class Pools:
         return as_json(PodEvents(instance=request.path_params["instance"], events=[event]))
 
     async def _bounds(self, request: Request) -> Response:
-        """Answer the bounds of prefill and decode. A schedule decides the SLO, and no schedule decides the ratio."""
+        """Answer the bounds of a pool with prefill and decode instances. The schedule `night` decides its SLO; no
+        schedule decides its ratio.
+        """
         roles = [replace(example(BoundsAt), role=role, schedule=None) for role in (Role.PREFILL, Role.DECODE)]
         return as_json(replace(example(InForceAt), pool=pool_named(request), roles=roles, deciding={"slo": ["night"]}))
 
@@ -273,7 +275,7 @@ class Pools:
         return as_json(objectives.other(self._clock(), pool, ttft, tpot, float(query.get("percentile", objectives.GOAL))))
 
     async def _predictor(self, request: Request) -> Response:
-        """Answer the models of the first pool, whose policy learns; the policies of other pools have no models."""
+        """Answer the trained models of the first pool. The other pools have none: their policies do not learn."""
         pool = pool_named(request)
         policy = self._world.pool(pool).policy
         learns = pool == str(self._world.pools_known[0])
@@ -291,7 +293,7 @@ class Pools:
         return as_json(self._world.heatmap(pool, metric, chosen.start, chosen.end, columns, **wanted))
 
     async def _differences(self, request: Request) -> Response:
-        """Answer the differences between made-up decisions, computed by the API's own rules."""
+        """Answer the differences between made-up decisions. The API's own code computes them."""
         query, pool = request.query_params, pool_named(request)
         rest = query.get("rest_from", "now-1h"), query.get("rest_to", "now")
         try:

@@ -1,4 +1,4 @@
-"""Series of numbers and annotations, for all pools, for a pool and for an instance."""
+"""Time series and annotations, of all pools, of a pool or of an instance."""
 
 from collections.abc import Callable
 from datetime import datetime

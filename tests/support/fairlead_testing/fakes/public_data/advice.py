@@ -25,9 +25,9 @@ SPEED = 1000.0
 
 
 def situation(pool: PoolSummary, instances: list[InstanceSummary], conditions: list[PoolCondition]) -> PoolSituation:
-    """Return the situation of a pool whose requests are spread evenly.
+    """Return the situation of a pool, with its requests spread evenly over the instances.
 
-    If the pool misses its SLO, it gets one and a half times the work that its instances can do.
+    If the pool misses its SLO, the arriving work is one and a half times the work that its instances can do.
     """
     judged = 0 if pool.attainment is None else round((pool.requests_per_second or 0.0) * WINDOW)
     of_each = [judged // len(instances)] * len(instances)
@@ -68,7 +68,7 @@ def _served(judged: int, pool: PoolSummary) -> Served:
 
 
 def _simulated(pool: PoolSummary) -> Simulated:
-    """Return a simulation's result: twice as many instances are enough for the SLO."""
+    """Return the result of a simulation in which twice as many instances meet the SLO."""
     goal, before = pool.slo_percentile / 100, pool.attainment or 0.0
     enough = Tried(value=2.0 * pool.serving, attainments=(0.97, 0.98), fewer=0.99, more=0.95)
     return Simulated(
@@ -104,8 +104,8 @@ def _signals(work: float, pool: PoolSummary) -> PoolSignals:
 
 
 def trends(start: datetime, end: datetime, pools: Iterable[tuple[PoolSummary, RangeFigures]], instances: int) -> Trends:
-    """Return trends of thirty steps: pools have their present attainment with some noise, and no data in the first two
-    steps.
+    """Return trends of thirty steps. Attainment is the pool's present attainment with some noise; the first two steps
+    have no data.
     """
     steps = 30
     step_seconds = max(60, math.ceil((end - start).total_seconds() / steps / 60) * 60)

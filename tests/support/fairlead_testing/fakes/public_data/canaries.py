@@ -1,4 +1,6 @@
-"""A made-up canary: its first step passed, and its second waits with a slower time to first token."""
+"""A made-up canary. Its first step has passed. Its second step waits, because the new template's time to first token is
+longer.
+"""
 
 from datetime import datetime, timedelta
 

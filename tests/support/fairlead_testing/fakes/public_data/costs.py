@@ -21,9 +21,9 @@ NAMES = {
 
 
 def report(by: CostGroup, start: datetime, end: datetime) -> CostReport:
-    """Return the costs of three instances of the role both that are busy for a third of the range.
+    """Return a cost report on three instances of the role both, which are busy for a third of the range.
 
-    The price of the first hour is measured, that of later hours declared.
+    The price of the first hour is measured. The prices of later hours are declared.
     """
     start = start.replace(minute=0, second=0, microsecond=0)
     first, hours = int(start.timestamp()) // 3600, max(1, int((end - start) / timedelta(hours=1)))

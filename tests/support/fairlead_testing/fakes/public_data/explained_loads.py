@@ -29,7 +29,9 @@ def explained(
     decisions: Sequence[RoutingDecision],
     limit: float | None = None,
 ) -> LoadExplanation:
-    """Return the API's explanation of a load with four values per stretch. A twentieth of the requests is recorded."""
+    """Return the API's explanation of a made-up load, computed from four values per stretch of time. Only a twentieth
+    of the requests have records.
+    """
     where = two_windows(start, end, start.isoformat())
     middle = where.start + timedelta(seconds=where.step)
     now, before = (_stretches(pool, instances, first, where.step) for first in (middle, where.start))

@@ -20,7 +20,9 @@ CHAT, CODE = "default/chat", "research/code"
 HOSTILE = "<img src=x onerror=alert(1)>"
 SLO_TTFT = {CHAT: 5.0, CODE: 2.5}
 PREFILL_SPEED = 7000.0
-"""Prefilled tokens per second: 35,000 tokens fit the TTFT target of the pool `chat`, and its cells reach 52,500."""
+"""Prompt tokens that an instance prefills per second. So 35,000 pending tokens fit the TTFT target of the pool `chat`;
+some of its instances have up to 52,500.
+"""
 TRIGGERS = tuple(map(BindingReason, ("hot-migration", "hot-migration", "hotspot", "slo", "drain")))
 
 
@@ -72,8 +74,8 @@ def cell(pool: str, instance: str, metric: str, second: float) -> float | None:
 
 
 def arrows(moves: Sequence[Migration], first: float, step: int) -> list[HeatmapMigration]:
-    """Return migrations grouped by column and by source and target, oldest first. A group has the id of its newest
-    migration.
+    """Return the migrations of each heatmap column in groups with the same source and target, oldest group first. A
+    group has the id of its newest migration.
     """
     groups: dict[tuple[int, str, str], list[Migration]] = {}
     for move in sorted(moves, key=lambda one: one.at, reverse=True):
@@ -86,7 +88,7 @@ def arrows(moves: Sequence[Migration], first: float, step: int) -> list[HeatmapM
 
 
 def limits_of(pool: str) -> Limits:
-    """Return the limits of an instance whose prefill speed was measured."""
+    """Return the limits of the pool's load, computed from its SLO and a measured prefill speed."""
     return Limits(slo=SloFacts(ttft_seconds=SLO_TTFT[pool], tpot_seconds=0.1), prefill_speed=PREFILL_SPEED)
 
 

@@ -27,7 +27,9 @@ CELLS: Mapping[str, Mapping[int, int]] = {
     "default": {cell_of(0.8, 0.03): 800, cell_of(2.6, 0.04): 150, cell_of(7.2, 0.05): 50},
     "batch": {cell_of(3.1, 0.03): 300, cell_of(12.0, None): 100},
 }
-"""The requests of an hour, by priority class and by the cell of their latencies."""
+"""The number of requests of an hour, by priority class and by the cell of the histogram that their TTFT and TPOT belong
+to.
+"""
 COUNTS = {
     "default": Counts(judged=1000, within_slo=950, ttft_within_slo=950, tpot_within_slo=1000, tpot_total=1000, failed=3),
     "batch": Counts(judged=400, within_slo=300, ttft_within_slo=300, tpot_within_slo=300, tpot_total=300, refused=37),
@@ -89,9 +91,9 @@ def attainment(now: datetime, pool: str) -> SloAttainment:
 
 
 def tasks(now: datetime, pool: str) -> SloTasks:
-    """Return the tasks of a day: of the class default mostly in time, of the class batch often late.
+    """Return the attainment of a day's tasks: mostly in time in the class default, often late in the class batch.
 
-    Under the first SLO version there was no task.
+    The first SLO version had no tasks.
     """
     shares = [_tasks(2, "default", 1000, 950, 3), _tasks(2, "batch", 40, 30, 4), _tasks(1, "batch", 0, 0, 0)]
     return SloTasks(pool=pool, start=now - timedelta(hours=24), end=now, since=None, shares=shares)
@@ -115,9 +117,10 @@ def _tasks(version: int, name: str, judged: int, in_time: int, broken_off: int) 
 
 
 def task_burns(now: datetime, pool: str) -> SloTaskBurn:
-    """Return the burn of the task budget, equal in all windows: one class is within its budget, another above it.
+    """Return the burn of the task budget, equal in all windows. The class default is within its budget and the class
+    batch exceeds it.
 
-    A third class had no task.
+    A third class has no tasks.
     """
     found = [_rolled("default", 1000, 950, 3), _rolled("batch", 40, 30, 4)]
     goals = {(2, name): GOAL for name in ("default", "batch", "silent")}

@@ -87,8 +87,8 @@ def engine_conditions(instance: str) -> list[EngineCondition]:
 
 
 def caches() -> list[CacheKnowledge]:
-    """Return two routers' knowledge of an instance's cache: one received all KV events, the other has just missed
-    some.
+    """Return the records of two routers that follow an instance's cache by its KV events. The first missed no event,
+    the second has just missed some.
     """
     heard = CacheKnowledge(
         router="router-0",

@@ -1,5 +1,5 @@
-"""Models of a pool whose policy learns: their errors fall and the heuristic decides less often, until the work
-changes.
+"""Trained models of a made-up pool, from a policy that learns. Their errors fall and the heuristic decides less often,
+until the traffic changes and both rise again.
 """
 
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from fairlead_client.resources.predictors import PredictorModel
 
 
 def learnt_models(now: datetime, count: int) -> list[PredictorModel]:
-    """Return `count` models, newest first, one every four minutes, from two routers in turn."""
+    """Return `count` models, newest first. They are four minutes apart and come from two routers alternately."""
     return [_model(number, now - timedelta(minutes=4 * (count - number))) for number in range(count, 0, -1)]
 
 

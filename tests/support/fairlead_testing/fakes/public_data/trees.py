@@ -52,8 +52,8 @@ def tasks(pools: Sequence[str], now: datetime) -> TaskList:
 
 
 def think_times(pool: str, now: datetime) -> ThinkTimes:
-    """Return think times of a key with a tool, of requests with neither key nor tool, and of one and of many other
-    tools.
+    """Return four rows of think times: of a key and a tool, of requests without key and tool, of a key's one other
+    tool, and of many other tools without a key.
     """
     rows = (("k-0", "run_the_tests_of_the_billing_service", 0), ("", "", 0), ("k-0", "", 1), ("", "", 120_000))
     times = [

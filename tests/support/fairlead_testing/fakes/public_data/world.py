@@ -49,7 +49,7 @@ class World:
 
     now: datetime
     spec_changes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """For each pool, the merge patch of its spec that applied plans add up to."""
+    """For each pool, all changes of its spec by applied plans, as one merge patch."""
     marks: dict[str, dict[str, str]] = field(default_factory=dict)
     """The annotations that plans gave to instances, by instance."""
     pods_gone: set[str] = field(default_factory=set)
@@ -63,7 +63,7 @@ class World:
     behind: dict[str, float] = field(default_factory=dict)
     """For each pool, the seconds by which its roll-ups lag."""
     reported: dict[str, datetime] = field(default_factory=dict)
-    """For each pool, when the operator reported it after a plan was applied."""
+    """For each pool, the time at which the operator reported the effect of an applied plan."""
     percentile: dict[str, float] = field(default_factory=lambda: {CHAT: 90.0, CODE: 90.0})
     starting: set[str] = field(default_factory=set)
     asleep: set[str] = field(default_factory=set)
@@ -119,8 +119,8 @@ class World:
         )
 
     def _role(self, pool: str, index: int) -> Role:
-        """Return the role of the instance at `index`: in a pool of two roles, the first ones prefill, as many as are
-        desired.
+        """Return the role of the instance at `index`. In a pool of two roles, the first instances have the role
+        prefill, as many as are desired; the others decode.
         """
         wanted = self.roles_wanted.get(pool)
         return Role.BOTH if wanted is None else Role.PREFILL if index < wanted[Role.PREFILL] else Role.DECODE
