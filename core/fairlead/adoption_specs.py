@@ -1,5 +1,5 @@
-"""Pools that adopt running pods, and the rules of their specs. The roles of such a pool select pods of existing
-workloads, and may scale those workloads.
+"""Pools that adopt running pods, and the rules of their specs. The roles of a pool that adopts pods select pods of
+existing workloads. The roles may also scale these workloads.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -28,22 +28,22 @@ class WorkloadKind(StrEnum):
 
 
 def adopts(spec: Any) -> bool:
-    """Return whether the pool adopts running pods instead of creating its own. This is the case if its roles have
-    selectors; either all roles of a pool have one or no role has one.
+    """Return whether the pool adopts running pods instead of creating its own. It adopts pods if its roles have
+    selectors. Either all roles of a pool have a selector or none of them has.
     """
     return any(role.selector is not None for role in spec.roles)
 
 
 def is_scaled(spec: Any) -> bool:
-    """Return whether Fairlead sets the number of instances, either of the pool's own pods or by scaling the workloads
-    that the spec names.
+    """Return whether Fairlead sets the number of instances. It does so for pods that the pool creates, and for
+    workloads that the spec names as scale targets.
     """
     return not adopts(spec) or all(role.scale_target_ref is not None for role in spec.roles)
 
 
 def _as_by_default(section: type[Any], path: str) -> str:
-    """Return a CEL expression that is true while each field of the section at `path` has its default: a field without a
-    default is absent.
+    """Return a CEL expression that is true while each field of the section at `path` has its default value. A field
+    without a default value must be absent.
     """
     told = []
     for item in fields(section):
@@ -63,8 +63,8 @@ def _as_by_default(section: type[Any], path: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleTargetSpec:
-    """The workload that owns the pods which a role selects. Fairlead scales this workload. It is named in the same way
-    as the target of an HPA.
+    """The workload that owns the pods which a role selects. Fairlead scales this workload. The spec names the workload
+    in the same way as an HPA names its target.
     """
 
     kind: WorkloadKind = text(
@@ -90,7 +90,7 @@ OF_ROLES = (
         cel="!has(self.selector) || has(self.scaleTargetRef) || !has(self.replicas)",
         holds=lambda role: role.selector is None or role.scale_target_ref is not None or role.replicas is None,
         field="replicas",
-        message="roles[].replicas beside roles[].selector needs roles[].scaleTargetRef; name the workload to scale there, or remove it",
+        message="roles[].replicas beside roles[].selector needs roles[].scaleTargetRef; name the workload there, or remove roles[].replicas",
     ),
     Rule(
         cel=f"!has(self.selector) || has(self.scaleTargetRef) || (self.minReplicas == 0 && self.maxReplicas == {MOST_BY_DEFAULT})",
@@ -100,14 +100,14 @@ OF_ROLES = (
         field="minReplicas",
         message=(
             "minReplicas and maxReplicas beside roles[].selector need roles[].scaleTargetRef; name the workload "
-            "to scale there, or remove them"
+            "there, or remove minReplicas and maxReplicas"
         ),
     ),
     Rule(
         cel="!has(self.scaleTargetRef) || self.minReplicas >= 1",
         holds=lambda role: role.scale_target_ref is None or role.min_replicas >= 1,
         field="minReplicas",
-        message="minReplicas of at least 1 must be written beside roles[].scaleTargetRef, so that no default scales a workload in",
+        message="minReplicas must be at least 1 beside roles[].scaleTargetRef, because the default 0 could remove all pods of the workload; write it",
     ),
     Rule(
         cel="!has(self.scaleTargetRef) || self.name == 'both' || has(self.replicas)",
@@ -118,7 +118,7 @@ OF_ROLES = (
 )
 
 _OWN = "self.roles.all(role, !has(role.selector))"
-"""CEL that holds for a pool that does not adopt pods."""
+"""CEL expression that is true if the pool does not adopt pods."""
 _SCALED = f"{_OWN} || self.roles.all(role, has(role.scaleTargetRef))"
 """CEL expression that is true if Fairlead sets the pool's number of instances."""
 
@@ -139,7 +139,7 @@ OF_POOLS = (
         cel=f"{_SCALED} || self.replicas == 1",
         holds=lambda spec: is_scaled(spec) or spec.replicas == 1,
         field="replicas",
-        message="replicas beside roles[].selector needs roles[].scaleTargetRef; name the workload to scale there, or remove it",
+        message="replicas beside roles[].selector needs roles[].scaleTargetRef; name the workload there, or remove replicas",
     ),
     Rule(
         cel=f"{_OWN} || !has(self.engine.simulated)",
@@ -159,7 +159,7 @@ OF_POOLS = (
         cel=f"{_SCALED} || self.scaling.mode == 'Fixed'",
         holds=lambda spec: is_scaled(spec) or spec.scaling.mode is ScalingMode.FIXED,
         field="scaling",
-        message="other modes of scaling than Fixed beside roles[].selector need roles[].scaleTargetRef",
+        message="scaling.mode must be Fixed beside roles[].selector without roles[].scaleTargetRef; write Fixed, or name the workload there",
     ),
     Rule(
         cel=f"{_OWN} || !has(self.scaling.schedules) || self.scaling.schedules.all(schedule, !has(schedule.ratio))",

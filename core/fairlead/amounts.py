@@ -1,16 +1,17 @@
 """A number with its noun and verb, in the forms that the number needs: `1 session moves`, `2 sessions move`. Pure.
 
-`tests/unit/project/test_amounts.py` finds sentences and templates with a number before a plural that do not use it.
+`tests/unit/project/test_amounts.py` finds sentences and templates that put a number before a plural without this
+module.
 """
 
 _IRREGULAR = {"are": "is", "were": "was", "have": "has", "do": "does"}
 
 
 def amount(number: float | None, noun: str, verb: str = "") -> str:
-    """Return the number, rounded and with thousands separated, its noun and its verb: (1, `entry`) → `1 entry`,
-    (1200, `entry`) → `1,200 entries`, (1, `session`, `move`) → `1 session moves`. None → an en dash.
+    """Return the number, rounded and with thousands separated, its noun and its verb: (1, `entry`) → `1 entry`, (1200,
+    `entry`) → `1,200 entries`, (1, `session`, `move`) → `1 session moves`. None → an en dash.
 
-    `noun` is a singular, of which the last word gets the plural; `verb` is in the form for several.
+    `noun` is a singular; its last word gets the plural ending. `verb` is in the plural form.
     """
     whole = None if number is None else round(number)
     one = whole == 1

@@ -3,8 +3,9 @@
 The first writer wins: a change counts only if its router knew the binding that the change replaces. A router knows a
 binding in one of two ways: it has the binding's version from the API, or the binding is the router's own previous
 change, whose version the API has not returned yet (`after`). So when a router's change loses, every later change that
-is based on the lost change also loses, in the same report or in a later one; no memory of lost changes is needed. Two
-cases are not races: a change that names the instance which already holds the session (a sign of life), and a change
+is based on the lost change also loses, in the same report or in a later report. Lost changes need not be remembered.
+
+Two cases are not races: a change that names the instance which already holds the session (a sign of life), and a change
 that claims a session which no instance holds. On an instance with data-parallel ranks, one rank holds the session; a
 change that names another rank is a move, unless the old or the new binding names no rank.
 """
@@ -17,7 +18,8 @@ from fairlead.reports.bindings import BindingChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The instance that holds a session now, and which of its ranks; `instance` None = no instance holds the session.
+    """The instance that holds a session now, and the rank of that instance. `instance` None = no instance holds the
+    session.
 
     `version` 0 = never bound. `change` is the id of the change that created this binding.
     """
@@ -38,11 +40,12 @@ class Verdict(Enum):
 
 
 def judge(change: BindingChange, held: Held) -> Verdict:
-    """Decide whether a change binds the session, only confirms its binding, or lost the race.
+    """Return the verdict on a change: it binds the session, it only confirms the session's binding, or it lost the
+    race.
 
-    A session that the database has never seen accepts any version that its router knows, because the database may have
-    been restored from a backup older than the session. For a session in the database, a version above the stored
-    version is not trusted.
+    The database may have been restored from a backup that is older than the session. So if the database has never seen
+    the session, a change is accepted whatever version its router knew. For a session in the database, a version above
+    the stored version is not trusted.
     """
     if held.instance is None:
         return Verdict.BIND if held.version == 0 or change.based_on <= held.version else Verdict.CONFLICT

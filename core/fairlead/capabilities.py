@@ -28,8 +28,8 @@ class Source(StrEnum):
 
 
 REMEMBERED_SECONDS = 7 * 86_400.0
-"""Seconds for which an observed figure still counts after its last observation: a pool may be at zero
-over a weekend.
+"""Seconds for which an observed figure still counts after its last observation. The time is long because a pool may be
+at zero over a weekend.
 """
 
 SAME_TIME_SECONDS = 600.0

@@ -22,7 +22,7 @@ def custom_resource_definition() -> dict[str, Any]:
         plural=PLURAL,
         short_name="fpool",
         description="A pool of LLM inference instances that serve one model, routed by cache affinity within the SLO.",
-        spec=structural_schema(PoolSpec, "What the pool should be."),
+        spec=structural_schema(PoolSpec, "The desired state of the pool."),
         status=_status(),
         rules={
             f"size(self.metadata.name) <= {MAX_NAME}": (
@@ -57,7 +57,7 @@ def _status() -> dict[str, Any]:
         "replicas": count("Instances that exist and do not drain."),
         "serving": count("Instances that serve."),
         "selector": text("Label selector of the pool's pods, for autoscalers."),
-        "lastOrdinal": count("Instances made so far; the next one's name follows from it."),
+        "lastOrdinal": count("Number of instances created so far; the next instance's name follows from it."),
         "roles": {
             "type": "array",
             "description": "Instances per role.",
@@ -90,7 +90,7 @@ def _status() -> dict[str, Any]:
         },
         "ring": {
             "type": "object",
-            "description": "The hash ring the routers route by.",
+            "description": "The hash ring by which routers route.",
             "properties": {
                 "version": count("Version of the newest routing table."),
                 "anchors": count("Points on each ring."),
@@ -147,20 +147,20 @@ def _status() -> dict[str, Any]:
             "description": "The rollout that is not finished; left out when every instance is up to date.",
             "properties": {
                 "key": text("Changes with the revision and with spec.rollout; then the rollout is judged again."),
-                "beganAt": text("When it began.", format="date-time"),
-                "attainmentBefore": {"type": "number", "description": "SLO attainment (0 to 1) when it began."},
+                "beganAt": text("When the rollout began.", format="date-time"),
+                "attainmentBefore": {"type": "number", "description": "SLO attainment (0 to 1) when the rollout began."},
                 "updatedByRole": {
                     "type": "object",
                     "description": "Largest number of updated instances of each role that served at the same time.",
                     "additionalProperties": {"type": "integer"},
                 },
-                "updatedAt": text("Time at which one of these numbers last grew.", format="date-time"),
+                "updatedAt": text("Time at which a number in updatedByRole last grew.", format="date-time"),
                 "worseSince": text("Since when the pool has been worse than before the rollout.", format="date-time"),
                 "measured": text("The values that are worse than before the rollout."),
-                "regressed": {"type": "boolean", "description": "Whether the rollout was stopped because of this."},
+                "regressed": {"type": "boolean", "description": "Whether the rollout was stopped because of the values in measured."},
                 "step": count("Step of the canary, counted from 0."),
                 "stepSince": text("Since when all instances of the step have served.", format="date-time"),
-                "rejected": {"type": "boolean", "description": "Whether the judge of the canary stopped it."},
+                "rejected": {"type": "boolean", "description": "Whether the judge of the canary stopped the rollout."},
             },
         },
         "scaling": {
@@ -170,7 +170,7 @@ def _status() -> dict[str, Any]:
                 "memory": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
                 "decisions": {
                     "type": "array",
-                    "description": "The newest of each controller and role within a day: the recommendation, its reason and its outcome.",
+                    "description": "The newest decisions of each controller and role within a day: the recommendation, its reason and its outcome.",
                     "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
                 },
             },

@@ -90,7 +90,7 @@ def _object_schema(
             "spec": spec,
             "status": {
                 "type": "object",
-                "description": f"What the {kind} is; written by the operator.",
+                "description": f"The observed state of the {kind}; written by the operator.",
                 "properties": {"observedGeneration": count("Generation of the spec this status is about."), **status},
             },
         },

@@ -30,11 +30,11 @@ def is_drained(observations: PoolObservations | None, instance: str) -> bool:
 
 
 def without_hasty_silence(observations: PoolObservations, draining: Collection[str]) -> PoolObservations:
-    """Return the observations to plan with. They differ from the given observations only when the control API has just
+    """Return the observations to plan with. They differ from the given observations only if the control API has just
     begun to respond.
 
-    At that time, some routers may route without having reported to the control API yet. So if no router counts as live,
-    draining instances count as not acknowledged by the routers.
+    At that time, some routers may route requests without having reported to the control API yet. So if no router counts
+    as live, draining instances count as not acknowledged by the routers.
     """
     if observations.live_routers > 0:
         return observations

@@ -16,7 +16,7 @@ from fairlead.plausibility import shown
 
 MOST_FAMILIES = 500
 MOST_SAMPLES = 40
-"""Maximum number of samples listed per family; the first ones are listed."""
+"""Maximum number of samples listed per family. If a family has more samples, the first samples are listed."""
 MOST_LABELS = 16
 MOST_LINES = 50_000
 """Maximum number of lines read from the start of a page, since each line may take a kilobyte of memory. A page of 4 MiB
@@ -26,7 +26,7 @@ LONGEST_LINE = 4096
 """Maximum length of a line in characters; longer lines are not read."""
 LONGEST_HELP = 300
 MOST_VALUE = 1e21
-"""Largest plausible value of a sample: about as many as the floating point operations that a GPU does in years."""
+"""Largest plausible value of a sample. It is about the number of floating point operations that a GPU does in years."""
 _CREATED = "_created"
 """Name ending of the gauges that hold the creation times of counters."""
 _PARTS = ("_bucket", "_sum", "_count")
@@ -101,8 +101,8 @@ class MetricSample:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFamily:
     """A metric under the engine's own name. `kind` is counter, gauge, histogram, summary or untyped. `told` is the
-    engine's own description, `meaning` Fairlead's (empty for metrics that Fairlead does not know). If the family has
-    very many samples, only the first are listed.
+    engine's own description of the metric, and `meaning` is Fairlead's description (empty for metrics that Fairlead
+    does not know). If the family has very many samples, only the first samples are listed.
     """
 
     name: str
@@ -143,8 +143,8 @@ class _Family:
 
 
 def read_metrics(page: bytes, search: str = "") -> MetricsPage:
-    """Return the families of a metrics page. Only families whose name, description or labels contain the text `search`,
-    in upper or lower case, are included.
+    """Return the families of a metrics page. Only families whose name, description or labels contain the text `search`
+    are included; upper and lower case are not distinguished.
     """
     found: dict[str, _Family] = {}
     lines = [line for line in page.decode(errors="replace").split("\n") if line]
@@ -249,7 +249,7 @@ def _histogram(key: tuple[tuple[str, str], ...], family: _Family) -> MetricSampl
 
 
 def _edge(buckets: Iterable[tuple[float, float]], count: float, share: float) -> float | None:
-    """Return the upper end of the bucket in which this share of the observations is reached."""
+    """Return the upper end of the bucket in which the cumulative count reaches this share of the observations."""
     found = next((edge for edge, until in buckets if until >= share * count), math.inf)
     return found if math.isfinite(found) else None
 

@@ -44,7 +44,7 @@ class MetricsSpec:
 class SimulatedSpec:
     """How a simulated engine behaves."""
 
-    time_scale: float = number("How many times faster than real the engine computes.", 1.0, minimum=0.001, maximum=10000)
+    time_scale: float = number("How many times faster than a real engine it computes.", 1.0, minimum=0.001, maximum=10000)
     block_size: int = whole("Tokens per block of the engine's prefix cache.", 16, minimum=1, maximum=4096)
     decode_step_seconds: float = duration("Time of one decode step.", "20ms", minimum=0.0, maximum=60.0)
     max_running: int = whole("Requests computed at once.", 256, minimum=1, maximum=100000)

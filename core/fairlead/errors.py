@@ -14,7 +14,7 @@ class FairleadError(Exception):
 
 
 LONGEST_SHOWN = 120
-"""Characters of a value that an error message repeats."""
+"""Maximum number of characters of a value that an error message repeats."""
 
 _CREDENTIALS = re.compile(r"(?<=//)\S*@")
 """The user, and often a password, before the host of a URL."""
@@ -48,12 +48,12 @@ class InvalidInput(FairleadError):
         return self.field.rpartition(".")[2]
 
     def __reduce__(self) -> tuple[type["InvalidInput"], tuple[str, object, str]]:
-        """Make the error picklable, so that it arrives complete from another process."""
+        """Return the parts from which the error is unpickled, so that it arrives complete from another process."""
         return type(self), (self.field, self.value, self.remedy)
 
 
 class UnknownName(FairleadError):
-    """A name that is not registered; the message lists the names that are."""
+    """A name that is not registered; the message lists the registered names."""
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...]) -> None:
         self.kind = kind

@@ -43,11 +43,11 @@ class GatewayKeyFacts:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     priority_class: str | None = None
-    """The class of the key's requests in pools that declare it; a request may name a lower class. None = the pool's
-    default class.
+    """The class of the key's requests in pools that declare this class; a request may name a lower class. None = the
+    pool's default class.
     """
     explain: bool = False
-    """Whether the key's requests may ask to keep their decisions (`x-fairlead-explain`)."""
+    """Whether requests with this key may ask the router to keep their routing decisions (`x-fairlead-explain`)."""
 
     budget_ends_at: float | None = None
     """The time until which the key is refused because its budget is used up, in Unix seconds of the API's clock."""
@@ -89,7 +89,9 @@ class RateLimit:
 
     def take_if_any(self, amount: float, now: float) -> float:
         """Take this amount and return 0 if at least 1 is left; otherwise take nothing and return the seconds to wait.
-        An amount larger than the balance leaves a debt, so that a request larger than the limit is not refused forever.
+
+        The amount may be larger than the rest; the rest is then negative (a debt). So a request larger than the limit
+        is not refused forever.
         """
         if now > self._at:  # as `_refill`, which would be a call for each request
             level = self._level + (now - self._at) * self._per_second

@@ -20,7 +20,7 @@ GATEWAY_KIND = "InferencePool"
 
 
 class FailureMode(StrEnum):
-    """The action of a gateway on a request while no router picks an endpoint for it; the names are GAIE's."""
+    """A gateway's treatment of a request while no router picks an endpoint for the request; the names are GAIE's."""
 
     FAIL_CLOSE = "FailClose"
     FAIL_OPEN = "FailOpen"
@@ -32,8 +32,8 @@ class GatewaySpec:
 
     failure_mode: FailureMode = text(
         (
-            "What a gateway does with a request while no router answers it. FailClose: it refuses the request; "
-            "FailOpen: it sends it to an instance of its own choice, bypassing all limits and priorities."
+            "What a gateway does with a request while no router answers it. FailClose: the gateway refuses the request; "
+            "FailOpen: the gateway sends the request to an instance of its own choice, bypassing all limits and priorities."
         ),
         FailureMode.FAIL_CLOSE.value,
         enum=tuple(mode.value for mode in FailureMode),

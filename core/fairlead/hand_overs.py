@@ -1,10 +1,10 @@
-"""Predicts, from earlier measurements, how much of the KV caches of instances that are about to be removed their
-sessions keep.
+"""Predicts which share of their cached tokens sessions keep when their instances are removed. The prediction uses
+earlier measurements.
 
-A session keeps its hits if another instance has its prompt before its next turn arrives: that instance fetched the
-blocks while the session's old instance was kept for that purpose, or has computed the prompt within the budget. Turns
-are assumed to arrive evenly over the next `SOON_SECONDS`, and all tokens are assumed to be equally likely to be
-requested.
+A session keeps its hits if another instance has its prompt before its next turn arrives. That instance has either
+fetched the KV blocks, for which the session's old instance is kept for a while, or computed the prompt within the
+budget. Turns are assumed to arrive evenly over the next `SOON_SECONDS`, and all tokens are assumed to be equally likely
+to be requested.
 """
 
 from fairlead.routing.knowledge.next_turns import SOON_SECONDS
@@ -33,8 +33,9 @@ class Transfers:
 
 @value
 class Leaving:
-    """The instances that are about to be removed, one after another: how many they are, how many of their sessions had
-    a turn recently, and how many tokens these sessions have, out of `all_tokens` of the pool.
+    """The instances that are about to be removed, one after another. The fields are the number of instances, the number
+    of their sessions that had a turn recently, and the number of tokens of these sessions, out of `all_tokens` of the
+    pool.
     """
 
     instances: int
@@ -45,9 +46,9 @@ class Leaving:
 
 @value
 class Means:
-    """The means of keeping sessions' caches. `transfers` is None if the pool's engines cannot transfer KV blocks.
-    `tokens_per_second` are the prompt tokens that the remaining instances compute; the share `budget` (0-1) of them may
-    be used for the moved sessions.
+    """The resources for keeping sessions' caches. `transfers` is None if the pool's engines cannot transfer KV blocks.
+    `tokens_per_second` is the rate at which the remaining instances compute prompt tokens; the share `budget` (0-1) of
+    this rate may be used for the moved sessions.
     """
 
     tokens_per_second: float

@@ -1,15 +1,15 @@
-"""Instance states, with the legal transitions between them, and roles; names of instances.
+"""Instance states with the legal transitions between them, roles, and the names of instances.
 
     Pending → Starting → Warming → Serving ⇄ Cordoned → Draining → Gone,  and Lost from any state but Gone.
 
 A drained instance that changes its role goes from Draining to Warming. A drained instance that is kept asleep goes from
-Draining to Asleep and, when woken, to Starting. An instance has ring anchors in the states Warming and Serving only,
-and gets new work only in these states.
+Draining to Asleep and, when woken, to Starting. Only in the states Warming and Serving does an instance have ring
+anchors and get new work.
 
 An instance's name is a pure function of the pool, the role and a number, so two operators that see the same pods make
-the same names. Each instance has an ordinal, one more than the largest seen before in its pool. The five characters of
-its name are a permutation of the ordinals (an affine map modulo 27^5, shifted by a hash of pool and role), so no two
-instances of a pool share a name until 14 million have been made.
+the same names. Each instance has an ordinal, one more than the largest ordinal seen before in its pool. The five
+characters of its name are a permutation of the ordinals (an affine map modulo 27^5, shifted by a hash of pool and
+role). So no two of the first 14 million instances of a pool share a name.
 """
 
 from enum import StrEnum
@@ -46,8 +46,8 @@ REACHABLE = ACCEPTING | {InstanceState.CORDONED, InstanceState.DRAINING}
 """States in which requests already dispatched to the instance are expected to finish."""
 
 NOT_COUNTED = frozenset({InstanceState.DRAINING, InstanceState.ASLEEP})
-"""States in which an instance does not count towards the desired number: it is being removed, or sleeps until it is
-needed.
+"""States in which an instance does not count towards the desired number, because the instance is being removed or
+sleeps until it is needed.
 """
 
 ENGINE_RESTARTED = "EngineRestarted"
@@ -76,8 +76,8 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LENGTH = 5
 _NAMES: int = len(_LETTERS) ** _LENGTH
 _STRIDE = 8_869_087
-"""The step between the names of consecutive ordinals: about 0.618 of all names, so that neighbours look different, and
-not a multiple of 3, so that every name is reached.
+"""The step between the names of consecutive ordinals. It is about 0.618 of the number of all names, so that
+neighbouring names look different. It is not a multiple of 3, so that every name is reached.
 """
 
 

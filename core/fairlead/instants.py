@@ -1,4 +1,4 @@
-"""Reads instants as people and programs write them (RFC 3339, ISO 8601), alike on every Python."""
+"""Reads instants as people and programs write them (RFC 3339, ISO 8601), in the same way on every version of Python."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Counts latencies of requests in cells of a fixed grid, so that other targets can be tried on them later. Pure.
+"""Counts latencies of requests in cells of a fixed grid, so that other targets can be tried on the counts later. Pure.
 
 A request belongs to one cell: the step of its TTFT and the step of its TPOT. Steps end at round numbers (1, 1.1, … 9
 times a power of ten, 25 to the decade, from a millisecond to a hundred minutes). For a target at such a number, the
@@ -38,8 +38,8 @@ def cell_of(ttft_seconds: float, tpot_seconds: float | None) -> int:
 
 
 def in_time(counts: Mapping[int, int], ttft_seconds: float, tpot_seconds: float) -> InTime:
-    """Return the number of requests in `counts` (requests by cell) whose TTFT and TPOT are both below their targets, in
-    seconds.
+    """Return the range of the number of requests that meet both targets: a TTFT below `ttft_seconds` and a TPOT below
+    `tpot_seconds`. `counts` has the number of requests in each cell.
     """
     ttft_least, ttft_most = _steps_below(ttft_seconds)
     tpot_least, tpot_most = _steps_below(tpot_seconds)
@@ -72,8 +72,8 @@ def quantile(steps: Mapping[int, int], share: float) -> float | None:
 
 
 def latency_within(step: int, part: float) -> float:
-    """Return the latency in seconds below which this part (0-1) of a step's requests lie, if they are spread evenly
-    over the step.
+    """Return the latency in seconds below which this share (0-1) of a step's requests lie, if the requests are spread
+    evenly over the step.
     """
     low = EDGES[min(step, len(EDGES)) - 1] if step else 0.0
     high = EDGES[step] if step < len(EDGES) else low

@@ -67,7 +67,7 @@ MOST_BLOCK_TOKENS = 65_536
 LONGEST_HASH = 64
 """Maximum number of bytes of a block's hash: the size of SHA-512."""
 MOST_GROUPS = 64
-"""Maximum number of groups of layers with blocks of their own."""
+"""Maximum number of groups of layers whose KV blocks are separate."""
 LONGEST_WORD = 64
 """Maximum number of characters of the name of a tier, or of a group's kind."""
 MESSAGE_BYTES = 4 * 1024 * 1024
@@ -113,12 +113,14 @@ _UNSEEN = re.compile(r"[^\x20-\x7e\xa1-\ud7ff\ue000-\U0010ffff]")
 
 
 def shown(text: str, longest: int = 100) -> str:
-    """Return an engine's text as it may be passed on: at most this long, on one line, and valid UTF-8."""
+    """Return an engine's text in a form that may be passed on: at most `longest` characters, on one line, and valid
+    UTF-8.
+    """
     return _UNSEEN.sub("?", text[:longest])
 
 
 def is_time(stamp: float) -> bool:
-    """Return whether this number may be a time in Unix seconds by some clock."""
+    """Return whether this number can be a time in Unix seconds, even by a clock that is wrong."""
     return isfinite(stamp) and -MOST_SECONDS <= stamp <= MOST_SECONDS
 
 

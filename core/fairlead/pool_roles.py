@@ -33,7 +33,7 @@ class PoolRoleSpec:
             holds=lambda spec: spec.pinned is None or spec.replicas == spec.pinned,
             field="replicas",
             message="the InferencePool declares the replicas of this role; "
-            "change its roles[].replicas, or remove that field there to scale this object",
+            "change roles[].replicas of the InferencePool, or remove it there to scale this object",
         ),
     )
 
@@ -53,7 +53,7 @@ class PoolRoleSpec:
         "Desired number of instances; the pool's roles[].minReplicas and maxReplicas bound it.", minimum=1, maximum=MAX_REPLICAS
     )
     pinned: int | None = whole(
-        "The number that the pool declares in roles[].replicas; while it is here, replicas is this number. The operator writes it.",
+        "The number that the pool declares in roles[].replicas; while pinned is set, replicas must equal it. The operator writes it.",
         None,
         minimum=1,
         maximum=MAX_REPLICAS,

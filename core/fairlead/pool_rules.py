@@ -34,9 +34,7 @@ def _scheduled_ratios(spec: Any) -> Iterator[tuple[str, object]]:
 
 
 def _scheduled_after_prefill(spec: Any) -> Iterator[tuple[str, object]]:
-    """Yield `earlyRejection` of each schedule that sets the mode which refuses requests after their prefill, with its
-    path.
-    """
+    """Yield `earlyRejection` of each schedule whose mode refuses requests after their prefill, with its path."""
     return (
         (f"scaling.schedules[{place}].earlyRejection", written(schedule.early_rejection))
         for place, schedule in enumerate(spec.scaling.schedules)
@@ -51,7 +49,7 @@ def _unknown_roles(spec: Any) -> Iterator[tuple[str, object]]:
 
 
 def _bounds_outside(spec: Any) -> Iterator[tuple[str, object]]:
-    """Yield each bound in a schedule outside its role's own bounds, with its path."""
+    """Yield each bound that a schedule sets outside the role's own bounds, with its path."""
     of_role = {role.name: range(role.min_replicas, role.max_replicas + 1) for role in spec.roles}
     for path, bounds in _scheduled_roles(spec):
         given = (("replicas", bounds.replicas), ("minReplicas", bounds.min_replicas), ("maxReplicas", bounds.max_replicas))
@@ -124,7 +122,7 @@ BETWEEN_SECTIONS = (
         cel="self.engine.type != 'sglang' || self.roles.all(role, !has(role.warm))",
         holds=lambda spec: spec.engine.type != "sglang" or all(role.warm is None for role in spec.roles),
         field="roles",
-        message="roles[].warm is not for engine.type sglang, which has no such endpoints; remove it",
+        message="roles[].warm is not for engine.type sglang, which has no endpoints for sleeping; remove it",
     ),
     Rule(
         cel="!self.roles.exists(role, has(role.warm) && has(role.warm.turns)) || self.rollout.maxSurge == 0",

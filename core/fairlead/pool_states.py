@@ -1,8 +1,9 @@
 """The messages that the operator and the control API exchange about one pool.
 
-The operator sends everything it observes after each change and at least every few seconds; sending the same state twice
-changes nothing (the exchange is level-triggered). The response has the facts that only routers and Postgres know, such
-as the remaining sessions and requests of each instance. These dataclasses are the wire format (JSON).
+The operator sends everything it observes, after each change and at least every few seconds. A state that is sent twice
+has the same effect as a state that is sent once (the exchange is level-triggered). The response has the facts that only
+routers and Postgres know, such as the remaining sessions and requests of each instance. These dataclasses are the wire
+format (JSON).
 """
 
 from dataclasses import dataclass, field
@@ -17,10 +18,10 @@ from fairlead.schedules.windows import Window
 from fairlead.tables import CanaryFacts, EarlyRejectionFacts, InstanceEngine, Outlook, PoolKey, PriorityClass, SloFacts
 
 LONGEST_MESSAGE = 1024
-"""Maximum length of a message, in bytes; a Postgres index entry holds no more than 2,704."""
+"""Maximum length of a message, in bytes. The limit exists because a Postgres index entry holds at most 2,704 bytes."""
 
 INSTANCES_STARTING = "InstancesStarting"
-"""Ready's reason while instances start and nothing is wrong: advice and pages show it as a notice, not as an alarm."""
+"""Ready's reason while instances start and nothing is wrong. Advice and pages show it as a notice, not as an alarm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +81,8 @@ class PoolState:
     annotations: dict[str, str] = field(default_factory=dict)
     changed_by: str
     owners: dict[str, str] = field(default_factory=dict)
-    """Maps members of the spec to their field managers; members without a manager are left out. With it, the control
-    API attributes changes that it has not recorded itself.
+    """Maps members of the spec to their field managers; members without a manager are left out. From these managers,
+    the control API attributes changes that it has not recorded itself.
     """
     last_writer: str = ""
     """The field manager that last wrote any part of the spec; empty from operators that do not report it."""
@@ -155,9 +156,9 @@ class EndedInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskObservation:
-    """The tasks of one priority class that ended in the last hour: the number of tasks whose last turn got a response
-    (`tasks`), the number of these that were in time (`in_time`), and the number of tasks that broke off without a
-    response.
+    """The tasks of one priority class that ended in the last hour. `tasks` is the number of tasks whose last turn got a
+    response, and `in_time` is the number of these tasks that were in time. Tasks that broke off without a response are
+    counted separately.
     """
 
     name: str
@@ -199,10 +200,10 @@ class PoolObservations:
     suspended. Empty if demand does not depart.
     """
     canary: CanaryVerdict | None = None
-    """The newest verdict about the canary's step; None: there is none yet."""
+    """The newest verdict about the canary's step; None if there is no verdict yet."""
     tasks: tuple[TaskObservation, ...] = ()
-    """Results of tasks by priority class; empty without targets of whole tasks, and if no task was over in the last
-    hour.
+    """Results of tasks by priority class; empty if the spec has no targets of whole tasks, or if no task ended in the
+    last hour.
     """
     record_lacks: str = ""
     """A warning for people while the control API's database has lost commits within the last day; empty otherwise."""

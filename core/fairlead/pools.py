@@ -74,7 +74,7 @@ class CostSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolScalingSpec(ScalingSpec):
-    """What changes the number of instances automatically."""
+    """The rules by which the number of instances changes automatically."""
 
     schedules: tuple[ScheduleSpec, ...] = listing(
         ScheduleSpec,
@@ -134,7 +134,7 @@ class PoolSpec:
     )
     priority_classes: tuple[PriorityClass, ...] = listing(
         PriorityClass,
-        "Classes of requests: which are sent first and refused last. Without any, all requests are alike.",
+        "Classes of requests: they decide which requests are sent first and refused last. Without classes, all requests are alike.",
         (),
         key="name",
         max_items=MAX_PRIORITY_CLASSES,

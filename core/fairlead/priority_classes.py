@@ -12,7 +12,7 @@ from fairlead.tables import DEFAULT_CLASS, PriorityClass
 
 
 class PriorityClasses:
-    """The priority classes of one routing table. Equal instances are interchangeable."""
+    """The priority classes of one routing table. Objects that are equal are interchangeable."""
 
     __slots__ = ("_by_name", "_ranks", "are_declared")
 
@@ -28,7 +28,9 @@ class PriorityClasses:
         return self._by_name.get(name) or self._by_name[DEFAULT_CLASS]
 
     def rank(self, name: str) -> int:
-        """Return the rank of a class: 0 for the classes of the highest priority, 1 for the classes of the next."""
+        """Return the rank of a class: 0 for the classes of the highest priority, 1 for the classes of the next lower
+        priority, and so on.
+        """
         return self._ranks[self[name].name]
 
     def granted(self, asked: str | None, ceiling: str | None) -> str:

@@ -1,13 +1,13 @@
 """Reuse distances: the share of the prompt tokens that a cache of any size would serve.
 
-A cache that evicts the least recently used block keeps a block until as many other blocks were used as the cache has
-room for. So one pass over recorded prompts gives the hits for all cache sizes: a reference is a hit if its distance,
-the number of distinct blocks since the block's last use, is below the size. To limit the work, only blocks with a hash
-below a threshold are followed, and their distances are scaled up (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
-"Efficient MRC Construction with SHARDS", FAST 2015).
+A cache that evicts the least recently used block keeps a block until as many other blocks were used as fit into the
+cache. The distance of a reference is the number of distinct blocks that were used since the block's last use. A
+reference is a hit if its distance is below the cache's size. So one pass over recorded prompts gives the hits for all
+cache sizes. To limit the work, only blocks with a hash below a threshold are followed, and their distances are scaled
+up (SHARDS: Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC Construction with SHARDS", FAST 2015).
 
 In a pool, every block is assumed to be at one instance: with `n` instances, each instance gets 1/n of the blocks. In
-truth, prefixes that many instances hold need more room, and running requests also use a GPU's cache. So a simulation
+reality, prefixes that many instances hold need more room, and running requests also use a GPU's cache. So a simulation
 must confirm an estimate before anybody acts on it.
 """
 
@@ -33,7 +33,9 @@ _HASHES = 1 << 64
 
 
 class Prompt(Protocol):
-    """A recorded prompt. `hash_ids` name its blocks of `block_tokens`, the last one perhaps not full."""
+    """A recorded prompt. `hash_ids` are the ids of its blocks of `block_tokens` tokens each; the last block may not be
+    full.
+    """
 
     @property
     def input_length(self) -> int: ...
@@ -63,7 +65,7 @@ class ReuseDistances:
         rows = list(prompts)
         full = [tuple(row.hash_ids[: row.input_length // block_tokens]) for row in rows]
         self.sample_rate = min(1.0, MOST_REFERENCES / max(1, sum(map(len, full))))
-        """The share of the blocks that is followed."""
+        """The share (0-1) of the blocks that are followed."""
         self._block_tokens = block_tokens
         self._tokens = [0] * GROUPS
         self._distances: list[list[int]] = [[] for _ in range(GROUPS)]
@@ -105,11 +107,11 @@ class ReuseDistances:
         return [bisect_left(distances, most) + lacking for distances, lacking in zip(self._distances, self._lacking, strict=True)]
 
     def _error_of_sampling(self, most: float, value: float, tokens: int) -> float:
-        """Return the error of the share because only a sample of the blocks is followed.
+        """Return the error of the share that is caused by following only a sample of the blocks.
 
         A distance counted on a sample is wrong by up to twice the square root of its number of blocks in nineteen of
-        twenty cases. So the share's error is its difference between cache sizes that far apart. The references added
-        for the first blocks have an error as large as their number.
+        twenty cases. So the share's error is the difference between the shares of two cache sizes that are this far
+        apart. The references added for the first blocks have an error as large as their number.
         """
         if self.sample_rate >= 1.0:
             return 0.0
@@ -124,8 +126,8 @@ class ReuseDistances:
         return [block for block in blocks if xxh3_64_intdigest(b"%d" % block) < threshold]
 
     def _distances_of(self, blocks: Sequence[int]) -> list[int]:
-        """Return the distances of a prompt's blocks that were used before. All blocks are looked up before any is
-        used.
+        """Return the distances of the prompt's blocks that were used before. All distances are looked up before any of
+        the blocks is recorded as used.
         """
         return [self._times.after(self._last[block]) for block in blocks if block in self._last]
 

@@ -13,8 +13,8 @@ _TEMPLATES = ("template", "nodes", "workerTemplate")
 
 
 def revision_data(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the engine and the roles' templates of a spec, as the document has them: `{"engine": {…}, "roles":
-    […]}`.
+    """Return the part of a spec that a revision keeps, as in the spec's document: the engine and the roles' templates,
+    `{"engine": {…}, "roles": […]}`.
     """
     roles = [{name: role[name] for name in ("name", *_TEMPLATES) if name in role} for role in spec.get("roles") or ()]
     return {"engine": dict(spec.get("engine") or {}), "roles": roles}
@@ -31,10 +31,10 @@ def revision_name(pool: str, data: Mapping[str, Any]) -> str:
 
 
 def rolled_back(spec: Mapping[str, Any], data: Mapping[str, Any], only: str | None = None) -> dict[str, Any]:
-    """Return the spec with the engine and the templates of a revision; everything else stays, such as numbers and
+    """Return the spec with the engine and the templates of a revision. All other fields stay, such as numbers and
     bounds.
 
-    `only` names a role: then only its template is rolled back, and the pool's engine stays.
+    `only` names a role. If it is given, only that role's template is rolled back, and the pool's engine stays.
     """
     templates = {role["name"]: {name: role[name] for name in _TEMPLATES if name in role} for role in data.get("roles") or ()}
     roles = []

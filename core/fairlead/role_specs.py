@@ -18,14 +18,15 @@ MAX_NODES = 64
 """Maximum number of pods of one instance."""
 
 _OBJECT: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-"""The schema of an object; copied at each use, because YAML would write a shared one as a reference."""
+"""The schema of an object. It is copied at each use, because YAML would write a shared object as a reference."""
 
 _MOST_LABELS = 256
 
 
 def _texts() -> dict[str, Any]:
-    """Return the schema of labels or annotations. A number without quotes, which YAML allows, is refused here, with its
-    place, and not only by the API server when it is to create a pod.
+    """Return the schema of labels or annotations. YAML allows numbers without quotes as their values. The schema
+    refuses such a number when the pool is written and names its place; otherwise the API server would refuse it only
+    when a pod is created.
     """
     return {"type": "object", "maxProperties": _MOST_LABELS, "additionalProperties": {"type": "string"}}
 
@@ -64,12 +65,12 @@ POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
 
 
 _PARTS: tuple[tuple[str, frozenset[str]], ...] = (("labels", frozenset()), ("annotations", TEMPLATE_MARKS))
-"""Parts of a template's metadata, each with the names of Fairlead's that it may have."""
+"""Parts of a template's metadata, each with the names reserved by Fairlead that a template may nevertheless use."""
 
 
 def _reserved(role: Any) -> Iterator[tuple[str, str]]:
-    """Yield each label and annotation of a role's templates that only the operator or people write on a single pod, as
-    its path and its name.
+    """Yield, as its path and its name, each label and annotation in a role's templates that is reserved for single
+    pods, where only the operator or people write it.
     """
     for field, template in (("template", role.template), ("workerTemplate", role.worker_template)):
         metadata = (template or {}).get("metadata") or {}
@@ -80,7 +81,7 @@ def _reserved(role: Any) -> Iterator[tuple[str, str]]:
 
 
 def without_marks(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a spec's document without labels and annotations that belong to a single pod in its templates."""
+    """Return a spec's document in which the templates have no labels and annotations that belong to a single pod."""
     cleaned = copy.deepcopy(dict(document))
     roles = cleaned.get("roles")
     for role in roles if isinstance(roles, list) else ():
@@ -98,7 +99,9 @@ def _inner(document: object, name: str) -> dict[str, Any]:
 
 
 def _no_reserved(field: str) -> str:
-    """Return the CEL expression for a template that has no such label or annotation."""
+    """Return a CEL expression that is true if the template in this field has no reserved label or annotation (see
+    `_reserved`).
+    """
     place = f"self.{field}.metadata"
     of_ours = f"name.startsWith('{MARKS}')"
     allowed = " || ".join((f"!{of_ours}", *(f"name == '{mark}'" for mark in sorted(TEMPLATE_MARKS))))
@@ -143,7 +146,7 @@ class TurnsSpec:
         convert=str,
     )
     at_least_seconds: float = duration(
-        "How long an instance serves at least before it gives up its device for another pool.", "60s", minimum=1, maximum=86400
+        "Least time for which an instance serves before it gives up its device for another pool.", "60s", minimum=1, maximum=86400
     )
     priority: int = whole(
         "A pool gives up no device for a pool of a lower priority, except for the minReplicas of that pool.",
@@ -165,14 +168,16 @@ class WarmSpec:
     )
     turns: TurnsSpec | None = nested(
         TurnsSpec,
-        "The devices on which the role's instances take turns with those of other pools. Without it, instances share no "
+        "The devices on which the role's instances take turns with instances of other pools. Without it, instances share no "
         "device with other pools.",
         optional=True,
     )
 
 
 _TAKES_NO_TURNS = "!has(self.warm) || !has(self.warm.turns) || "
-"""The beginning of rules for roles that take turns."""
+"""CEL that is true for a role that takes no turns, followed by `||`. Each rule about roles that take turns begins with
+it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +261,7 @@ class RoleSpec:
             cel=" && ".join(f"({_no_reserved(field)})" for field in ("template", "workerTemplate")),
             holds=lambda role: not any(_reserved(role)),
             fault=lambda role: next(_reserved(role)),
-            message=f"labels and annotations of {MARKS} belong to a single pod, and a template would give them to every new one; remove them "
+            message=f"labels and annotations that begin with {MARKS} belong to single pods, and a template would give them to every new pod; remove them "
             f"from roles[].template and workerTemplate, except {' and '.join(sorted(TEMPLATE_MARKS))}",
         ),
         *adoption_specs.OF_ROLES,
@@ -341,7 +346,7 @@ class RoleSpec:
 
     @property
     def most(self) -> int:
-        """Maximum number of instances that may be desired; only the general limit MAX_REPLICAS if the role selects pods
-        of a workload that Fairlead does not scale.
+        """Maximum number of instances that may be desired. If the role selects pods of a workload that Fairlead does
+        not scale, it is the general limit MAX_REPLICAS.
         """
         return self.max_replicas if self.selector is None or self.scale_target_ref is not None else MAX_REPLICAS

@@ -60,7 +60,8 @@ class CanarySpec:
         max_items=8,
     )
     judge: bool = truth(
-        "Whether a step is judged by its sessions: the rollout goes on when no metric is worse, and back when one is. false: it goes on after the hold.",
+        "Whether a step is judged by its sessions: the rollout goes on when no metric is worse, and goes back when a metric is worse. "
+        "false: it goes on after the hold.",
         True,
     )
     stop_above: float = number(
@@ -70,7 +71,7 @@ class CanarySpec:
         maximum=100,
     )
     go_below: float = number(
-        "Per cent by which the new revision must certainly be no slower, and points by which its hits must certainly be no lower, to go on.",
+        "The rollout goes on only if the new revision is certain to be less than this slower (per cent), and its hits less than this lower (points).",
         10,
         minimum=0.1,
         maximum=100,
@@ -113,5 +114,5 @@ class RolloutSpec:
         optional=True,
     )
     regression: RegressionSpec = nested(
-        RegressionSpec, "Conditions under which a rollout is stopped because it is worse than the former revision."
+        RegressionSpec, "Conditions under which a rollout is stopped because the new revision is worse than the former one."
     )

@@ -15,7 +15,7 @@ class WarmingSpec:
     duration_seconds: float = duration(
         "Time from the first keys to the full weight, in four steps; 0s gives all at once.", "20s", minimum=0.0, maximum=3600.0
     )
-    first_weight: float = number("Share of the full weight with which it begins.", 0.25, minimum=0.01, maximum=1)
+    first_weight: float = number("Share of the full weight with which a new instance begins.", 0.25, minimum=0.01, maximum=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,9 @@ class Link(StrEnum):
     """The relation of a session to its parent."""
 
     SUB_AGENT = "sub-agent"
-    """The parent asked this session; its prompt has a beginning of its own."""
+    """The parent's agent asked the agent of this session. The session's prompt does not begin with the parent's
+    conversation.
+    """
     FORK = "fork"
     """The session's first prompt continues the parent's conversation."""
 
@@ -78,8 +80,8 @@ class Reach(NamedTuple):
 
     @property
     def is_beyond_beginning(self) -> bool:
-        """Return whether the last block contains a part of an answer: it is after the session's first prompt, so
-        another session has that block only if it continues this session.
+        """Return whether the last block comes after the session's first prompt and so contains a part of an answer. In
+        this case another session has that block only if it continues this session.
         """
         return self.last_block is not None and self.last_blocks > self.first_blocks
 
@@ -120,17 +122,18 @@ class Prompted(Protocol):
 
 
 def may_be_compacted(before: Prompted, after: Prompted) -> bool:
-    """Return whether a session's next prompt is much shorter than the previous prompt and begins with the same block. A
-    request that does not belong to the conversation can look like that too; a later prompt that continues the longer
-    one then shows it.
+    """Return whether a session's next prompt is much shorter than the previous prompt and begins with the same block.
+
+    A request that does not belong to the conversation can look the same. A later prompt that continues the longer
+    prompt then shows that the context was not compacted.
     """
     shorter = after.prompt_tokens <= COMPACTED_SHARE * before.prompt_tokens
     return shorter and bool(after.blocks) and bool(before.blocks) and after.blocks[0] == before.blocks[0]
 
 
 def compactions(turns: Sequence[Prompted]) -> dict[int, Evidence]:
-    """Return the positions of the turns that begin with a compacted context, given one session's turns in order of
-    arrival.
+    """Return the turns that begin with a compacted context: their positions, each with the source of the evidence. The
+    argument has one session's turns in order of arrival.
 
     If the client sends a count of compactions, the count decides. Otherwise a turn counts if it `may_be_compacted`,
     unless a later turn continues the prompt before it.
@@ -174,9 +177,9 @@ class Span(Protocol):
 
 
 def gaps(turns: Sequence[Span]) -> list[float | None]:
-    """Return, for each turn of one session in order of arrival, the seconds since all earlier answers of the session
-    had ended. In this time the session's tools ran or its user thought. None for the first turn, and for a turn that
-    arrived before that end.
+    """Return, for each turn of one session in order of arrival, the seconds from the end of all earlier answers of the
+    session until the turn's arrival. In this time the session's tools ran or its user thought. None for the first turn,
+    and for a turn that arrived before an earlier answer had ended.
     """
     found: list[float | None] = []
     end: float | None = None
@@ -218,14 +221,14 @@ def microseconds(seconds: float) -> int:
 
 
 def total(parts: Iterable[Figures]) -> Figures:
-    """Return the totals of all parts together."""
+    """Return the totals of several groups of turns together."""
     return sum(parts, Figures())
 
 
 def root_of(session: str, parent: str, roots: Mapping[str, str]) -> str | None:
     """Return the root of a session with this parent, given the roots of the known sessions. A parent that is not known
-    yet counts as a root until it is known. None if the result would be a cycle, which invented parents may form; such a
-    parent is ignored.
+    counts as a root. None if the result would be a cycle, which clients can cause by sending false parents; the parent
+    is then ignored.
     """
     root = roots.get(parent, parent)
     return None if session in (parent, root) else root

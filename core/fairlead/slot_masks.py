@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 FEW = 8
-"""Largest number of set bits for which reading the bits one after the other is cheaper."""
+"""Largest number of set bits for which reading the bits one after the other is cheaper than `bits_of`."""
 KEPT_MASKS = 64
 """Maximum number of masks with more than `FEW` bits that are cached with their slots: prefixes that many instances hold
 recur often.
@@ -18,7 +18,7 @@ SlotVector = npt.NDArray[np.int64]
 
 
 def bits_of(mask: int, width: int) -> SlotVector:
-    """Return positions of the set bits of a mask of at most `width` bits, ascending."""
+    """Return the positions of the set bits of a mask of at most `width` bits, ascending."""
     octets = np.frombuffer(mask.to_bytes((width + 7) // 8, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(octets, bitorder="little"))
 

@@ -10,9 +10,9 @@ _FIRST = re.compile(r" *[=+\-@＝＋－＠\t\r\n]")
 
 
 def harmless(cell: str) -> str:
-    """Put an apostrophe before anything in a cell that a spreadsheet program would run as a formula: at the beginning,
-    and after a semicolon, a tab or an end of line, where a program with another separator begins another cell. Plain
-    numbers stay numbers.
+    """Put an apostrophe before each part of a cell that a spreadsheet program would run as a formula. Such parts are at
+    the cell's beginning, and after a semicolon, a tab or an end of line, where a program with another separator begins
+    another cell. Plain numbers stay numbers.
     """
     if _NUMBER.fullmatch(cell):
         return cell

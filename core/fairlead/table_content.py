@@ -1,7 +1,7 @@
 """Computes the content of a pool's routing table from the pool's facts and its instances.
 
-Pure. A table gets a new version if and only if this content changes. `outlook` is routers' expectation while none of
-the pool's instances accepts requests.
+Pure. A table gets a new version if and only if this content changes. `outlook` is what routers expect while none of the
+pool's instances accepts requests.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +28,8 @@ class MirroredFacts:
 
     table: TableFacts
     scales: bool = False
-    """Whether signals decide numbers of instances, always or while a schedule's window is open, so that signals must be
-    measured.
+    """Whether signals decide numbers of instances, either always or while a schedule's window is open. If so, signals
+    must be measured.
     """
 
     @staticmethod
@@ -38,7 +38,9 @@ class MirroredFacts:
         return MirroredFacts(table=spec.facts(), scales=not fixed)
 
     def under(self, schedules: SchedulesInForce | None) -> "MirroredFacts":
-        """Return the facts with the SLO and the early rejection that the windows open at the schedules' time set."""
+        """Return the facts with the SLO and the early rejection that `schedules` put in force; unchanged if `schedules`
+        is None.
+        """
         if schedules is None:
             return self
         return replace(self, table=replace(self.table, slo=schedules.slo, early_rejection=schedules.early_rejection))
@@ -113,7 +115,7 @@ def _engine_at_work(declared: EngineFacts, reports: Iterable[InstanceReport]) ->
 
 
 def changed_entries(before: RoutingTable | None, after: RoutingTable) -> set[str]:
-    """Return ids of instances that were added, removed or changed between two tables."""
+    """Return the ids of instances that were added, removed or changed between two tables."""
     old = {entry.id: entry for entry in before.instances} if before else {}
     new = {entry.id: entry for entry in after.instances}
     return {name for name in {*old, *new} if old.get(name) != new.get(name)}
@@ -131,12 +133,12 @@ def outlook(
     stuck: frozenset[str],
     now: float,
 ) -> tuple[Outlook, float | None]:
-    """Return routers' expectation of a pool at `now` (Unix seconds) and, for a closed pool, the time at which it opens,
-    if this time is known.
+    """Return the expectation of routers for a pool at `now` (Unix seconds) and, for a closed pool, the time at which it
+    opens, if this time is known.
 
     `declared` has the declared number of each role, `wanted` the desired number of the last round, empty before the
-    first round. `stuck` names the instances that cannot start without a change. Prefill instances do not count: alone
-    they take no requests.
+    first round. `stuck` names the instances that cannot start without a change. Prefill instances do not count, because
+    they take no requests without decode instances.
     """
     instant = datetime.fromtimestamp(now, UTC)
     if not any(wanted.values()) and not _may_serve(spec, declared, instant):
@@ -149,7 +151,9 @@ def outlook(
 
 
 def _may_serve(spec: PoolSpec, declared: Mapping[Role, int], instant: datetime) -> bool:
-    """Return whether the pool has instances at that time, or in mode SLO gets some once they are needed."""
+    """Return whether the pool can have instances at that time. In mode SLO, a pool that gets instances only when they
+    are needed counts too.
+    """
     windows = in_force(spec.scaling.schedules, instant).bounds
     for role in spec.roles:
         number = role.most if spec.scaling.mode is ScalingMode.SLO else declared[role.name]

@@ -59,7 +59,7 @@ class PoolKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceEngine:
-    """The engine of one instance whose template differs from the present template; see `EngineFacts`.
+    """The engine of one instance whose template differs from the pool's present template; see `EngineFacts`.
 
     The engine's port is in the instance's address. All other facts are the pool's (docs/rollouts.md says why).
     """
@@ -76,10 +76,10 @@ class InstanceEngine:
 class InstanceEntry:
     """One instance in a routing table.
 
-    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless it accepts requests). Instances
-    with the same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the
-    table's engine. `stays` False: the instance is known to be removed soon, so it takes requests but inherits no
-    sessions.
+    `address` is host:port of its OpenAI API; `anchors` is the number of its ring points (0 unless it accepts requests).
+    Instances with the same `revision` can hand KV blocks to each other; an empty revision is not known and matches all.
+    If `engine` is None, the instance has the table's engine. If `stays` is False, the instance is known to be removed
+    soon, so it takes requests but inherits no sessions.
     """
 
     id: str
@@ -93,8 +93,8 @@ class InstanceEntry:
     stays: bool = True
 
     def pairs_with(self, other: "InstanceEntry") -> bool:
-        """Return whether one of the two instances can decode a prompt that the other prefilled. Engines of different
-        revisions may have different layouts of KV blocks.
+        """Return whether one of the two instances can decode a prompt that the other instance prefilled. Engines of
+        different revisions may have different layouts of KV blocks.
         """
         return not self.revision or not other.revision or self.revision == other.revision
 
@@ -113,7 +113,7 @@ KV_USAGE_METRICS: Mapping[str, str] = MappingProxyType(
 NIXL = "Nixl"
 SHARED_STORE = "SharedStore"
 KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", SHARED_STORE)
-"""Every known way in which engines hand KV blocks to each other; the second way is refused."""
+"""Every known way in which engines hand KV blocks to each other. A spec that names `OffloadingP2P` is refused."""
 MOVES_THAT_PAY = "Pays"
 EVERY_MOVE = "Always"
 WHEN_MOVED = (MOVES_THAT_PAY, EVERY_MOVE)
@@ -165,8 +165,8 @@ class KvTransferFacts:
     )
 
     kind: str = text(
-        "Nixl: vLLM's NixlConnector with kv_role kv_both; the instance that holds a prompt computes one token of it and says where the blocks are, the "
-        "other one fetches them. SharedStore: all engines put what they compute into one store and load from it without being asked (LMCache, Mooncake "
+        "Nixl: vLLM's NixlConnector with kv_role kv_both; the instance that holds a prompt computes one token of it and says where the blocks are; the "
+        "other instance fetches them. SharedStore: all engines put what they compute into one store and load from it without being asked (LMCache, Mooncake "
         "Store, a file or object tier), so what it holds counts for every instance at the time that loading takes. OffloadingP2P (vLLM's "
         "OffloadingConnector with a p2p tier) is refused.",
         NIXL,
@@ -179,9 +179,9 @@ class KvTransferFacts:
         enum=WHEN_MOVED,
     )
     copies: str = text(
-        "Pays: a prefix with which many sessions begin is copied to instances that lack it, ahead of the next such session, where the computation that "
-        "this is expected to save exceeds the predicted transfer; for at most the share of the time that routing.handOverBudget names, and while one "
-        "router decides for all. Never: sessions' blocks move only with the sessions.",
+        "Pays: a prefix with which many sessions begin is copied to instances that lack it before the next such session arrives, if the computation that "
+        "the copy is expected to save takes longer than the predicted transfer. Copies take at most the share of the time that routing.handOverBudget "
+        "names, and are made only while one router decides for all. Never: sessions' blocks move only with the sessions.",
         NO_COPIES,
         enum=(NO_COPIES, COPIES_THAT_PAY),
     )
@@ -199,7 +199,7 @@ class KvTransferFacts:
     )
     store_medium: str | None = text(
         "Medium by which engines' KV events name the store; default: every medium with the locality REMOTE. Until an event names it, routers use "
-        "what they have sent.",
+        "the store is assumed to hold what they have seen computed.",
         None,
         pattern=r"^\S+$",
         max_length=64,
@@ -258,7 +258,7 @@ class EngineFigures:
     kv_transfer: KvTransferFacts | None = nested(
         KvTransferFacts,
         "How sessions that move take their KV blocks along, from one instance that prefills to another. Declare it only if all engines that prefill are "
-        "started so; without it a moved session is computed again.",
+        "started with this transfer; without it, the context of a moved session is computed again.",
         optional=True,
     )
 
@@ -305,8 +305,8 @@ class ModelledFacts:
     """
 
     decode_base_seconds: float = 0.0
-    """Base time of a decode step. The next two fields are added per context token and per request; all
-    0 = not known.
+    """Base time of a decode step. The next two fields are the additional times per context token and per request. If
+    all three are 0, the times are not known.
     """
     decode_seconds_per_context_token: float = 0.0
     decode_seconds_per_request: float = 0.0
@@ -339,8 +339,8 @@ class EngineFacts(EngineSpecFacts):
     """
 
     block_tokens: int = 512
-    """Tokens per routing block; prompts are compared in whole blocks. A router that has measured the size of a token
-    sets it to the tokens of `block_bytes`.
+    """Tokens per routing block; prompts are compared in whole blocks. A router that has measured the bytes per token
+    sets this number to the tokens in `block_bytes`.
     """
     block_bytes: int = 2048
     """Bytes of text per routing block: `spec.routing.blockTokens` at the declared bytes per token."""
@@ -386,7 +386,7 @@ MAX_PRIORITY_CLASSES = 8
 
 
 def meets(share: float, percentile: float) -> bool:
-    """Return whether a share (0-1) reaches a goal in percent. Rounding is allowed for: 309 of 375 reaches 82.4 %,
+    """Return whether a share (0-1) reaches a goal in percent. Rounding errors are tolerated: 309 of 375 reaches 82.4 %,
     although both numbers are inexact in floating point.
     """
     return share * 100 + 1e-9 >= percentile
@@ -394,10 +394,10 @@ def meets(share: float, percentile: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTarget:
-    """An entry of `spec.slo.task`: how long whole tasks of a priority class may take, and which share of the tasks must
-    be in time.
+    """An entry of `spec.slo.task`: the longest time that whole tasks of a priority class may take, and the share of the
+    tasks that must be in time.
 
-    Routers do not act by this target. The control API judges tasks when they are over, by the sums of their recorded
+    Routers do not use this target. The control API judges tasks when they are over, by the sums of their recorded
     turns.
     """
 
@@ -430,7 +430,7 @@ class TaskTarget:
     )
     percentile: float = number("Share of tasks, in percent, that must meet the targets.", 90, minimum=1, maximum=100)
     idle_seconds: float = duration(
-        "How long after the end of its last turn a task is over, and judged. Another turn of it makes it go on.",
+        "Time from the end of a task's last turn until the task is over and is judged. A further turn continues the task.",
         "10m",
         minimum=1.0,
         maximum=86400.0,
@@ -470,8 +470,7 @@ class EarlyRejectionFacts:
         "slo.ttft, or every decoding instance slo.tpot at its present load; Predicted: the same for slo.ttft, "
         "and slo.tpot at the load predicted for when the request begins to decode; AfterPrefill, with the "
         "roles prefill and decode: at arrival for slo.ttft only, and for slo.tpot only after the prompt has "
-        "been computed, in vain. "
-        "Decode steps are measured on finished requests.",
+        "been computed, in vain. Times of decode steps are measured on finished requests.",
         "Disabled",
         enum=EARLY_REJECTION_MODES,
     )
@@ -496,7 +495,8 @@ class HoldingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityClass:
-    """An entry of `spec.priorityClasses`: which requests are served first, and which are refused first.
+    """An entry of `spec.priorityClasses`: a class of requests, which decides the requests that are served first and the
+    requests that are refused first.
 
     `fairlead.priority_classes` describes pools without classes.
     """
@@ -618,8 +618,8 @@ class RoutingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryFacts:
-    """The step of a canary. The share `share` (0-1) of the sessions that are not bound yet is placed on `instances`,
-    and all other sessions elsewhere. `step` names the step in the records of its requests.
+    """The present step of a canary. The share `share` (0-1) of the sessions that are not bound yet is placed on
+    `instances`, and all other sessions elsewhere. `step` names the step in the records of its requests.
     """
 
     step: str
@@ -629,7 +629,7 @@ class CanaryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingTable:
-    """One version of one pool's routing table. Versions of a pool only grow."""
+    """One version of one pool's routing table. Later tables of a pool have higher versions."""
 
     pool: PoolKey
     uid: str

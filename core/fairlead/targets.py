@@ -22,15 +22,15 @@ _REMEMBERED = 65_536
 times per request.
 """
 LOST_SECONDS = 10.0
-"""An engine that has reported nothing about a rank for this many seconds, while it reported others, no longer has that
-rank.
+"""Seconds without a report about a rank after which the rank counts as lost, if the engine reported other ranks in this
+time.
 """
 
 Ranks = tuple[int, ...]
 
 
 def target_of(instance: str, rank: int | None) -> str:
-    """Return the target for this rank of the instance; with None, the whole instance."""
+    """Return the target for this rank of the instance; the whole instance if `rank` is None."""
     return instance if rank is None else f"{instance}{_SIGN}{rank}"
 
 
@@ -53,7 +53,9 @@ def is_part(target: str, of: str) -> bool:
 
 
 def targets_of(instances: Iterable[InstanceEntry], ranks: Mapping[str, Ranks]) -> tuple[InstanceEntry, ...]:
-    """Return an entry for each target of these instances; `ranks` has the ranks of the instances with several."""
+    """Return an entry for each target of these instances. `ranks` maps the ids of instances with several ranks to their
+    ranks.
+    """
     return tuple(
         replace(entry, id=target_of(entry.id, rank)) if rank is not None else entry
         for entry in instances
@@ -62,8 +64,8 @@ def targets_of(instances: Iterable[InstanceEntry], ranks: Mapping[str, Ranks]) -
 
 
 def chosen_rank(key: str, targets: Sequence[str]) -> str:
-    """Return one of an instance's targets by rendezvous hashing: every process chooses the same target for a key, and
-    another target only if that one disappears.
+    """Return one of an instance's targets by rendezvous hashing. Every process chooses the same target for a key, and
+    chooses another target only if the first target disappears.
     """
     return max(targets, key=lambda target: (xxh3_64_intdigest(f"{key}\n{target}".encode()), target))
 
@@ -98,7 +100,7 @@ class RanksSeen:
         return self.ranks != before
 
     def rank(self, name: int) -> int | None:
-        """Return the rank, as the request header counts it, that the engine calls `name`; None if the engine has only
+        """Return the rank, as the request header counts it, that the engine calls `name`. None if the engine has only
         one rank, or no rank of this name.
         """
         rank = name - self._first

@@ -10,7 +10,8 @@ Made = TypeVar("Made")
 def value(made: type[Made]) -> type[Made]:
     """Make a dataclass that is frozen for type checkers but not at run time.
 
-    Without the run-time check its instances are created in less than half the time. Pass fields by name. Only records
-    that every request creates get their fields by position, because passing by name takes several times as long.
+    Without the run-time check, instances of the class are created in less than half the time. Pass fields by name. Only
+    records that every request creates get their fields by position, because passing by name takes several times as
+    long.
     """
     return dataclass(slots=True, unsafe_hash=True)(made)

@@ -1,7 +1,7 @@
 """Several addresses of one control API: calls go to the address in use, and to the next one after a failure.
 
-If no server received a call, it is repeated at the next address at once. After any other failure the call fails, since
-the API may have carried it out, and only later calls use the next address.
+If no server received a call, it is repeated at the next address at once. After any other failure the API may have
+carried out the call, so the call fails, and only later calls use the next address.
 """
 
 from collections.abc import AsyncIterator, Sequence

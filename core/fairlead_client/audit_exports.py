@@ -58,12 +58,14 @@ def signed_message(head: dict[str, Any], last: str) -> bytes:
 
 
 def genesis_of(day: str) -> str:
-    """Return the hash before the log's first entry, which was made on this day (YYYY-MM-DD)."""
+    """Return the hash that stands before the log's first entry; `day` is the day of that entry (YYYY-MM-DD)."""
     return hashlib.sha256(f"fairlead audit {day}".encode()).hexdigest()
 
 
 def verified(lines: Iterable[bytes], checks: Checks, key: str | None = None) -> ExportVerdict:
-    """Check an export line by line; `key` is the public key that must have signed it."""
+    """Return the verdict on an export, which is checked line by line. `key` is the public key that must have signed it;
+    None accepts any signer.
+    """
     documents = _documents(lines)
     head = next(documents, None)
     if head is None or head.get("format") != FORMAT:

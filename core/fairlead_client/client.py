@@ -1,8 +1,8 @@
 """`ControlApi`: one method per endpoint of the public API, returning the shared dataclasses.
 
-It never retries: the caller knows whether waiting is worth it. `with_token` gives another identity the same connection
-pool, so that one web process can serve many people. The endpoints are in `fairlead_client.public`, grouped by subject;
-this module adds the text streams.
+It never retries, because only the caller knows whether it is worth waiting. `with_token` gives another identity the
+same connection pool, so that one web process can serve many people. The endpoints are in `fairlead_client.public`,
+grouped by subject; this module adds the text streams.
 """
 
 from collections.abc import AsyncIterator
@@ -30,9 +30,9 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
     async def live(
         self, topics: tuple[str, ...], *, pool: PoolKey | None = None, last_event_id: str | None = None
     ) -> AsyncIterator[LiveEvent]:
-        """Yield server-sent events, decoded; ends when the API closes the stream.
+        """Yield server-sent events, decoded. The stream ends when the API closes it.
 
-        A first event `poll` means that too many streams are open: poll instead.
+        A first event `poll` means that too many streams are open and that the caller must poll instead.
         """
         query = {"topics": ",".join(topics), "pool": str(pool) if pool else None}
         headers = {"last-event-id": last_event_id} if last_event_id else {}

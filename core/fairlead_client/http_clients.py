@@ -1,4 +1,4 @@
-"""HTTP clients that limit the size of each response, whoever sent it.
+"""HTTP clients that limit the size of each response from any server.
 
 Every httpx client is made here (`tests/unit/project/test_bounded_clients.py`). A response that exceeds the limit, or is
 compressed although the client did not request compression, is treated like a broken connection. Streams are read in
@@ -55,7 +55,7 @@ class BoundedClient(httpx.AsyncClient):
 
 class _Bounded(httpx.AsyncByteStream):
     """A response's body with bounds. An error is raised when the body is read, so a caller that needs only the status
-    gets it.
+    gets the status.
     """
 
     def __init__(self, inner: httpx.AsyncByteStream, largest: int, *, compresses: bool) -> None:
@@ -78,7 +78,7 @@ class _Bounded(httpx.AsyncByteStream):
 
 
 def decoded(content: bytes, answer: type[Answer]) -> Answer:
-    """Decode a JSON document as this type. Raises NotReadable, also if the document nests too deeply."""
+    """Decode a JSON document as this type. Raises NotReadable if the document has another type or nests too deeply."""
     kind: Any = answer  # a cache wants what can be hashed, which mypy does not know of each type
     decoder: msgspec.json.Decoder[Answer] = _decoder(kind)
     try:

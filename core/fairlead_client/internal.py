@@ -29,7 +29,7 @@ SILENCE_SECONDS = 7.0
 REPORT_SECONDS = 30.0
 """Time limit for a post of reports."""
 REFUSED_FOR_EVER = frozenset({400, 413, 422})
-"""Statuses that resending the same body cannot change."""
+"""Statuses of refusals that stay the same however often the same body is sent."""
 
 
 class SystemApi:
@@ -100,9 +100,9 @@ class SystemApi:
     # ── as a router ──
 
     async def stream(self, router: str, *, silence_seconds: float = SILENCE_SECONDS) -> AsyncGenerator[StreamLine, None]:
-        """Yield tables and bindings: a snapshot, SyncedLine, then every change.
+        """Yield tables and bindings: first a snapshot, then SyncedLine, then every change.
 
-        Ends only by raising StreamLost, also after `silence_seconds` without a line.
+        The stream ends only with StreamLost, which is also raised after `silence_seconds` without a line.
         """
         cutter = LineCutter()
         timeout = httpx.Timeout(self._connect_seconds, read=silence_seconds)
@@ -136,7 +136,7 @@ class SystemApi:
         return _read(outcome, tuple[ReportReceipt, ...])
 
     async def post_model(self, model: TrainedModel) -> Outcome[None]:
-        """Send a model that this router has trained. Sending it again changes nothing."""
+        """Send a model that this router has trained. A model that is sent again changes nothing."""
         return _done(await self._send("POST", internal_paths.PREDICTOR_MODELS, msgspec.json.encode(model)))
 
     async def newest_model(self, pool: PoolKey) -> Outcome[SharedModel]:
@@ -177,7 +177,9 @@ class SystemApi:
 
 
 def _words(response: httpx.Response) -> str:
-    """Return the status and the problem document's text, else the beginning of the body, in one line."""
+    """Return the status and the problem document's text in one line. Without a problem document, the beginning of the
+    body takes the place of its text.
+    """
     try:
         problem = decoded(response.content, Problem)
         words = f"{problem.type}: {told(problem)}"

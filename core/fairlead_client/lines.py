@@ -22,8 +22,8 @@ LONGEST_LINE = 64 * 1024 * 1024
 
 
 class TableLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="table"):
-    """A pool's routing table (the first or a newer version), and the figures of its engines that were observed so far,
-    if any: by all routers, or by a fit to the pool's requests.
+    """A pool's routing table (the first or a newer version), and the observed figures of the pool's engines, if any.
+    All routers observed these figures, or they were fitted to the pool's requests.
     """
 
     table: RoutingTable
@@ -31,7 +31,7 @@ class TableLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
 
 
 class PoolDeletedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="pool_deleted"):
-    """The pool is gone: forget its table and its bindings."""
+    """The pool no longer exists. The router must forget its table and its bindings."""
 
     pool: PoolKey
 
@@ -39,14 +39,14 @@ class PoolDeletedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
 class BindingsLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="bindings"):
     """Sessions that were bound or moved.
 
-    A binding may arrive twice or late: the one with the highest version for its session counts.
+    A binding may arrive twice or late. If a session gets several bindings, the binding with the highest version counts.
     """
 
     bindings: tuple[Binding, ...] = ()
 
 
 class GatewayKeysLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="gateway_keys"):
-    """All keys of the gateway's clients that are not revoked: keys that are missing here are no longer valid."""
+    """All keys of the gateway's clients that are not revoked. A key that is missing here is no longer valid."""
 
     keys: tuple[GatewayKeyFacts, ...] = ()
     begins: bool = False
@@ -76,9 +76,9 @@ class KeptSessionsLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="typ
 
 
 class SyncedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="synced"):
-    """The snapshot is complete and changes follow.
+    """The snapshot is complete, and changes follow.
 
-    The line is sent again after the API lost its database and reached it again.
+    The line is sent again after the API lost the connection to its database and reached the database again.
     """
 
 

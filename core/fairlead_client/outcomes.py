@@ -35,7 +35,7 @@ class Cause(Enum):
     TIMED_OUT = "timed-out"
     """The call was sent, but no response arrived in time. The API may still be working on it."""
     FAULT = "fault"
-    """The API responded with 500: it failed at this particular body, or at everything."""
+    """The API responded with 500, because it failed at this particular body or fails at every body."""
     UNAVAILABLE = "unavailable"
     """The API responded with 429, or 5xx other than 500: it or its database is unavailable or busy."""
     DECLINED = "declined"
@@ -45,12 +45,13 @@ class Cause(Enum):
 
 
 OUTAGES = frozenset({Cause.UNREACHABLE, Cause.TIMED_OUT, Cause.FAULT, Cause.UNAVAILABLE})
-"""Causes in the API itself, with which other calls would fail as well."""
+"""Causes that are faults or outages of the API, so other calls would fail too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Later:
-    """The call was not accepted, or its acceptance is not known: it may succeed later, and repeating it does no harm.
+    """The call was not accepted, or it is not known whether it was accepted. It may succeed later, and repeating it
+    does no harm.
 
     `problem` is one line; `retry_after_seconds` is the pause the API asked for, None if the API asked for no pause.
     """

@@ -66,4 +66,4 @@ class StreamLost(ClientError):
 
 
 class UnreadableLine(ClientError):
-    """A line of the stream that no version of the API sends; the message names the fault of the line."""
+    """A line of the stream that cannot be read; the message names the fault of the line."""

@@ -1,8 +1,8 @@
-"""The version of the internal protocol. It is sent with every call, so that a process refuses a call whose version is
-too far from its own with a clear message.
+"""The version of the internal protocol. It is sent with every call, so that a process can refuse a call with a clear
+message if the call's version is too far from its own.
 
 Unknown members and kinds of messages are skipped, so most changes need no new version. The number rises when an older
-side would misunderstand a message; the previous release then still understands it.
+process would misunderstand a message; processes of the previous release still understand the new version.
 """
 
 VERSION = 1
@@ -12,8 +12,8 @@ MOST_APART = 1
 
 
 def too_far(said: str | None, ours: int = VERSION) -> str | None:
-    """Return the reason why the version that a caller sends (`said`, the header's value) is not supported; None if it
-    is. A caller without the header has version 1.
+    """Return the reason why the version that a caller sends (`said`, the header's value) is not supported; None if the
+    version is supported. A caller without the header has version 1.
     """
     theirs = 1 if said is None else int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else None
     if theirs is None:
@@ -22,6 +22,6 @@ def too_far(said: str | None, ours: int = VERSION) -> str | None:
         return None
     older = "caller" if theirs < ours else "control API"
     return (
-        f"the caller speaks version {theirs} of the internal protocol and this control API version {ours}; they may be {MOST_APART} apart: "
+        f"the caller speaks version {theirs} of the internal protocol and this control API version {ours}; they may differ by at most {MOST_APART}: "
         f"upgrade the {older}, one release at a time"
     )

@@ -3,7 +3,7 @@ sending.
 
 A batch may wait on a router's disk through an outage. Its records stay true in that time, but counts of requests in
 flight would become wrong, and would mislead an operator that waits for an instance to fall idle. So a batch is kept
-without those counts; they are inserted, as bytes, when the batch is sent.
+without these counts; they are inserted, as bytes, when the batch is sent.
 """
 
 import re
@@ -26,13 +26,13 @@ def encode_batch(batch: ReportBatch) -> bytes:
 
 
 def decode_batch(content: bytes) -> ReportBatch:
-    """Decode a batch that `encode_batch` of this version or an earlier one wrote. Raises msgspec.DecodeError."""
+    """Decode a batch that `encode_batch` of this version or of an earlier version wrote. Raises msgspec.DecodeError."""
     return _batch.decode(content)
 
 
 def post_body(batches: Sequence[bytes], state: RouterState, behind: Sequence[float] = ()) -> bytes:
-    """Return a JSON list of Reports, made from encoded batches: the first report has the whole state, the others only
-    the time.
+    """Return a JSON list of Reports, made from encoded batches. The first report has the whole state, and the other
+    reports have only the time.
 
     `behind` has, for each batch, the seconds by which the clock that dated the batch is behind the state's clock. Empty
     = all batches were dated by the state's clock, as the first batch must be.
@@ -43,7 +43,7 @@ def post_body(batches: Sequence[bytes], state: RouterState, behind: Sequence[flo
 
 
 def _encoded(record: Any, fits: Callable[[bytes], bool] = bool) -> bytes:
-    """Encode a record as JSON, without rows that JSON cannot represent or that do not fit, so that one such row does
+    """Return a record encoded as JSON, without rows that JSON cannot represent or that do not fit. So one such row does
     not prevent the whole report.
     """
     encoded = _tried(record)
@@ -58,7 +58,7 @@ def _encoded(record: Any, fits: Callable[[bytes], bool] = bool) -> bytes:
 
 
 def _tried(record: Any) -> bytes:
-    """Encode a record as JSON; return empty bytes if it contains half of a pair of surrogates."""
+    """Return a record encoded as JSON; empty bytes if the record contains an unpaired surrogate."""
     try:
         return _encoder.encode(record)
     except UnicodeEncodeError:
@@ -66,5 +66,5 @@ def _tried(record: Any) -> bytes:
 
 
 def _has_plausible_numbers(encoded: bytes) -> bool:
-    """Return whether the record could be encoded, and has no whole number beyond 64 bits."""
+    """Return whether the record could be encoded and contains no whole number beyond 64 bits."""
     return bool(encoded) and _HUGE.search(encoded) is None

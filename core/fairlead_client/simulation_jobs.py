@@ -43,11 +43,11 @@ class Autoscaled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """The change of a pool when half of the requests have arrived; None leaves a value unchanged.
+    """The change of a pool when half of the requests have arrived. A field that is None leaves its value unchanged.
 
-    `role` gets `replicas` instances; new instances serve after `startup_seconds`. If the role's instances are ordered
-    by the cost of removing them, cheapest first, the instance at the index `drained` is drained; `is_replaced` says
-    whether a new instance replaces it. `autoscaled` applies from the beginning.
+    `role` gets `replicas` instances; new instances serve after `startup_seconds`. `drained` selects the instance to
+    drain: it is the index in the list of the role's instances, ordered by the cost of removing them, cheapest first.
+    `is_replaced` says whether a new instance replaces the drained instance. `autoscaled` applies from the beginning.
     """
 
     role: Role = Role.BOTH
@@ -69,9 +69,9 @@ class PoolChange:
 class JobRun:
     """One run of a job: a policy at a multiple of the recorded request rate.
 
-    With a `change` (even an empty one), only the requests after it are measured. `seed` None = the job's. Seed 0
-    replays the requests as recorded; another seed of the run also exchanges the start times of sessions, because the
-    record is only one outcome of many.
+    With a `change` (even an empty one), only the requests after it are measured. `seed` None = the job's seed. Seed 0
+    replays the requests as recorded. A run with another seed also exchanges the start times of sessions, because the
+    record is only one of many possible outcomes.
     """
 
     number: int
@@ -124,8 +124,8 @@ class SimulatedTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationJob:
-    """The common inputs of all runs of a simulation. `weight` is the number of requests that each request of the job
-    represents, because only a share of sessions may have been recorded; `hash_ids` may leave out the last, partial
+    """The common inputs of all runs of a simulation. `weight` is the number of real requests that each request of the
+    job represents, because only a share of sessions may have been recorded. `hash_ids` may leave out the last, partial
     block.
     """
 
@@ -170,14 +170,14 @@ class RunFigures:
     migrations: int
     reroutes: int
     sessions_moved: int | None = None
-    """Number of sessions that moved at least once after the run's change, times the number of sessions that each
-    represents; None without a change.
+    """Number of sessions that moved at least once after the run's change, times the number of real sessions that each
+    simulated session represents; None without a change.
     """
     parts: list[PartFigures] = field(default_factory=list)
     """Figures for parts of the requests after the run's change, in order of arrival; empty without a change."""
     session_parts: list[PartFigures] = field(default_factory=list)
-    """Figures for parts of the same requests, divided such that all requests of a session are in one part; empty also
-    if there are fewer sessions than parts.
+    """Figures for parts of the requests after the run's change, divided such that all requests of a session are in one
+    part. Empty without a change, and if there are fewer sessions than parts.
     """
     host_cache: HostCache | None = None
     """The effect of a host cache; None if the run did not ask for it, and for engines whose prefix cache is not on the
@@ -187,8 +187,8 @@ class RunFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLine:
-    """A line of progress: the requests simulated since the previous line; a run's figures when the run ends; once, the
-    job's assumptions in words; or the reason why nothing can be simulated.
+    """A line of progress. It has the number of requests simulated since the previous line; a run's figures when the run
+    ends; once, the job's assumptions in words; or the reason why nothing can be simulated.
 
     `alone` is sent once, if the job asks for it: for each request of the job, the seconds to its first token on an idle
     instance with every earlier prefix cached; None for a request larger than an engine's KV memory. No number of

@@ -1,9 +1,9 @@
 """Verification of a server's certificate by all clients of Fairlead: chain, dates and host name, as in kubectl, curl
 and Go.
 
-From Python 3.13 on, `ssl.create_default_context` also refuses authorities that RFC 5280 calls malformed: authorities
-without key usage or key identifiers, which many clusters and companies have, and which a plain `openssl req -x509`
-makes. Only that check is switched off here. https://docs.python.org/3/library/ssl.html#ssl.create_default_context
+From Python 3.13 on, `ssl.create_default_context` also refuses authorities without key usage or key identifiers, because
+RFC 5280 calls them malformed. Many clusters and companies have such authorities, and a plain `openssl req -x509` makes
+them. Only that check is switched off here. https://docs.python.org/3/library/ssl.html#ssl.create_default_context
 """
 
 import os

@@ -28,7 +28,7 @@ FORBIDDEN, NOT_FOUND = 403, 404
 
 
 class Verifier:
-    """Checks one item at a time and collects contradictions, each in words with the item's path."""
+    """Checks one item at a time and collects contradictions. Each contradiction is a text with the path of its item."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -39,7 +39,7 @@ class Verifier:
         """The ids of the migrations that were read."""
 
     async def decision(self, decision: RoutingDecision) -> None:
-        """Compute the choice again and compare it with the recorded one."""
+        """Compute the choice again and compare it with the recorded choice."""
         self.looked_at["decisions"] += 1
         self.rules.setdefault(decision.policy, Counter())[decision.rule.code] += 1
         problems = contradictions(decision, tuple(decision.parts), decision.considered, decision.reason)
@@ -93,11 +93,11 @@ class Verifier:
                 try:
                     await api.migration(move)
                 except ApiProblem as problem:
-                    return [f"the migration {move} that brought it to its home cannot be read: {problem}"]
+                    return [f"the migration {move} that brought it to its instance cannot be read: {problem}"]
         return []
 
     async def audit(self, api: ControlApi) -> None:
-        """Check the audit log's hash chain; without the right to read the whole log, check nothing."""
+        """Check the audit log's hash chain. Without the right to read the whole log, nothing is checked."""
         try:
             found = await api.audit_verification()
         except ApiProblem as problem:
@@ -120,7 +120,7 @@ class Verifier:
 
 
 async def _is_deleted(reading: Awaitable[object]) -> bool:
-    """Return whether what is read does not exist any more."""
+    """Return whether the object of this read no longer exists."""
     try:
         await reading
     except ApiProblem as problem:
@@ -245,7 +245,7 @@ def _present(session: SessionSummary, last: BindingHistoryItem) -> list[str]:
 
 
 def _count(session: SessionSummary, history: list[BindingHistoryItem]) -> list[str]:
-    """Return a contradiction if the session's number of migrations differs from the number in its history; only a
+    """Return a contradiction if the session's number of migrations differs from the number in its history. Only a
     complete history is compared.
     """
     moves = sum(holder.migration is not None for holder in history)

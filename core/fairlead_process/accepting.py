@@ -1,7 +1,7 @@
 """Accepts the connections that wait at a listening socket, within the limits of a door.
 
-The event loop's own servers accept all waiting connections in one turn, however many files that needs, and do not count
-a connection during its TLS handshake.
+The event loop's own servers accept all waiting connections in one turn, whatever number of files that needs. They also
+do not count a connection during its TLS handshake.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class BoundedServer:
             self._listener.close()
 
     async def take_waiting(self) -> None:
-        """Accept all connections that wait at the socket, because closing it would reset them."""
+        """Accept all connections that wait at the socket. If the socket were closed first, they would be reset."""
         while self._take_some():  # noqa: ASYNC110  # nothing is awaited: others have their turns
             await asyncio.sleep(0)
         if self._meeting:
             await asyncio.wait(self._meeting)
 
     async def wait_closed(self) -> None:
-        """Return at once. A server of asyncio would wait here until its connections are closed."""
+        """Return at once. In this method, asyncio's own server would wait until its connections are closed."""
 
     def _listen(self) -> None:
         if not self._is_closed:

@@ -21,8 +21,8 @@ def file_age(modified_at: float) -> float:
 
 
 SET_SECONDS = 1.0
-"""Minimum change, in seconds, of the difference from another process's clock that counts as a set clock, or as a move
-of the other process to another machine.
+"""Minimum change, in seconds, of the difference from another process's clock that counts as a change of clocks. Such a
+change means that a clock was set or that the other process moved to another machine.
 """
 
 
@@ -32,8 +32,8 @@ def _ticking() -> Callable[[], float]:
 
 
 class SteadyClock:
-    """Unix seconds at the start plus the monotonic clock: always advances by exactly the seconds that have passed, even
-    if the machine's wall clock is set.
+    """Unix seconds at the start plus the monotonic clock. It always advances by exactly the seconds that have passed,
+    even if the machine's wall clock is set.
 
     So differences of its times are durations. Its times are as wrong as the wall clock was at the start; code that
     stores them corrects them (`OtherClock`, docs/reports.md).
@@ -65,8 +65,8 @@ class OtherClock:
         self.is_known = False
 
     def hear(self, said: float | None, asked_at: float, answered_at: float) -> bool:
-        """Record the other process's time `said`, which it sent between these two times of this process; None if the
-        other process sends no time. Return whether the known difference changed.
+        """Record the other process's time `said`, which it sent between the times `asked_at` and `answered_at` of this
+        process. `said` is None if the other process sends no time. Return whether the known difference changed.
         """
         latest, earliest = said - asked_at if said is not None else 0.0, said - answered_at if said is not None else 0.0
         if self.is_known and earliest - SET_SECONDS <= self.ahead_seconds <= latest + SET_SECONDS:
@@ -80,8 +80,8 @@ class AwakeClock:
     """A clock that starts at the time of `clock` and then advances only while this process runs: not while the process
     is stopped, swapped out or suspended.
 
-    It measures silence, because a process receives nothing while it sleeps. `look` must be called often; of the time
-    between two calls, at most `LONGEST_LOOK_SECONDS` count.
+    It measures silence: a process that sleeps receives nothing, so this time must not count as silence. `look` must be
+    called often; of the time between two calls, at most `LONGEST_LOOK_SECONDS` count.
     """
 
     __slots__ = ("_clock", "_looked_at", "_seconds")

@@ -1,4 +1,5 @@
-"""Runs every command of Fairlead: with one line on standard error for any error, and one table of exit codes.
+"""Runs every command of Fairlead. Every error becomes one line on standard error, and all commands share one table of
+exit codes.
 
 `fairlead`, `kubectl fairlead` and each `python -m …` end here. No input may end in a traceback: the message names the
 option, argument or variable that cannot be used, its value (never a secret) and the remedy.
@@ -27,9 +28,9 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.DONE: "Done; also when the reader of a pipe has seen enough (`| head`), and for `down` where nothing runs.",
-    ExitCode.FAILED: "Not done, or found: the API, a file or a process refused or did not answer, a change was declined "
-    "or is another's to make, a check (`verify`, `audit verify`, `kv-events check`, `status`) found something.",
+    ExitCode.DONE: "Done; also when the reader of a pipe has seen enough (`| head`), and if `down` finds nothing that runs.",
+    ExitCode.FAILED: "Not done, or a problem was found: the API, a file or a process refused or did not answer; a change was declined, "
+    "or another program owns the object; or a check (`verify`, `audit verify`, `kv-events check`, `status`) found a problem.",
     ExitCode.WRONG: "A command line, an input or a setting that cannot be used; nothing was tried.",
     ExitCode.INTERRUPTED: "Ended by Ctrl-C.",
 }
@@ -50,7 +51,8 @@ def run_program(command: click.Command, program: str) -> NoReturn:
 
 def _replace_closed_streams() -> None:
     """Put the null device in place of each standard stream that the caller has closed (`>&-`). Python has no object for
-    such a stream, and its number would go to the next file or connection, with all that libraries print there.
+    such a stream, and the stream's number would go to the next file or connection. Text that libraries print to the
+    stream would then go there too.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -58,7 +60,7 @@ def _replace_closed_streams() -> None:
 
 
 def run(command: click.Command, arguments: Sequence[str], program: str) -> int:
-    """Run a command line; returns its exit code. Every error becomes one line on standard error."""
+    """Run a command line and return its exit code. Every error becomes one line on standard error."""
     try:
         try:
             require_values(arguments)
@@ -149,7 +151,9 @@ def _wanted(param: click.Parameter | None) -> str:
 
 
 def _without_arguments(problem: click.exceptions.NoArgsIsHelpError, program: str) -> int:
-    """Print the whole help of the program itself or, for a group below it, one line that names the group's commands."""
+    """Handle a command line that ends after a group of commands, and return the exit code. For the program itself its
+    whole help is printed; for a group below it, one line that names the group's commands.
+    """
     context = problem.ctx
     assert context is not None
     group = context.command

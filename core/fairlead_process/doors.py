@@ -1,8 +1,8 @@
 """Divides the open files of a process among the ports at which it listens, and bounds the connections of each port.
 
 Every connection is a file, and anybody who reaches a port may open any number of connections. So each port has a `Door`
-with a limit of its own. When a door is full, it closes connections without a request; if there are none, it refuses new
-connections. The other ports keep their files.
+with a limit of its own. When a door is full, it closes connections that have no request. If there are no such
+connections, it refuses new connections. The other ports keep their files.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class Door:
         return len(self._inside)
 
     def enter(self, visitor: Visitor) -> bool:
-        """Admit a connection to the door, if necessary after closing an idle one; return False if the caller must
-        refuse it.
+        """Admit a connection to the door, if necessary after closing an idle connection. Return False if the caller
+        must refuse the new connection.
         """
         if len(self._inside) >= self.most and not self._make_room():
             return False

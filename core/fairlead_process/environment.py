@@ -21,7 +21,9 @@ S = TypeVar("S")
 
 PREFIX = "FAIRLEAD_"
 NOT_SETTINGS = ("FAIRLEAD_SANDBOX_", "FAIRLEAD_TEST_")
-"""Prefixes of variables for the sandbox and the tests: no process reads these variables as settings or reports them."""
+"""Prefixes of variables for the sandbox and the tests. No process reads these variables as settings or reports them as
+unknown.
+"""
 
 
 class MissingSetting(InvalidInput):
@@ -68,14 +70,14 @@ def without_credentials(url: str) -> str:
 
 
 def variable(name: str, kind: Kind[Any], meaning: str, consequence: str = "", *, default_shown: str = "") -> Mapping[str, Any]:
-    """Return metadata of a dataclass field that is read from an environment variable. The field's default is the
-    setting's.
+    """Return the metadata of a dataclass field that is read from an environment variable. The field's default is the
+    setting's default.
     """
     return {"variable": Variable(name=name, kind=kind, meaning=meaning, consequence=consequence, default_shown=default_shown)}
 
 
 def group(settings: type[Any]) -> Mapping[str, Any]:
-    """Return metadata of a dataclass field whose value is itself a dataclass of settings."""
+    """Return the metadata of a dataclass field whose value is itself a dataclass of settings."""
     return {"group": settings}
 
 
@@ -98,8 +100,8 @@ def read(settings: type[S], environment: Mapping[str, str]) -> S:
 
 
 def variables(settings: type[Any]) -> Iterator[tuple[Variable, Any]]:
-    """Yield each variable of the settings in order of declaration, with its default (dataclasses.MISSING: it must be
-    set).
+    """Yield each variable of the settings in order of declaration, with its default. dataclasses.MISSING means that the
+    variable must be set.
     """
     for one in fields(settings):
         if (inner := one.metadata.get("group")) is not None:
@@ -109,13 +111,13 @@ def variables(settings: type[Any]) -> Iterator[tuple[Variable, Any]]:
 
 
 def names(*settings: type[Any]) -> frozenset[str]:
-    """Return names of the variables from which these settings are read."""
+    """Return the names of the variables from which these settings are read."""
     return frozenset(found.name for one in settings for found, _ in variables(one))
 
 
 def unread(environment: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
-    """Return Fairlead's variables that are set but not among `known`, each with the most similar known name (empty:
-    none).
+    """Return Fairlead's variables that are set but not among `known`, each with the most similar known name (empty if
+    none is similar).
     """
     strange = sorted(name for name in environment if name.startswith(PREFIX) and not name.startswith(NOT_SETTINGS) and name not in known)
     return {name: next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)), "") for name in strange}

@@ -28,8 +28,8 @@ complete.
 
 BODY_SECONDS = 30.0
 BODY_BYTES = 64 * 1024
-"""Least number of bytes of a body that must arrive in each period of `BODY_SECONDS` until the body is complete. So the
-body of a login, which is smaller, must be complete after one period, and a large upload may take long.
+"""Least number of bytes of a body that must arrive in each period of `BODY_SECONDS` until the body is complete. A
+login's body is smaller, so it must be complete after one period. A large upload may take long.
 """
 
 UNREAD_SECONDS = 75.0
@@ -90,7 +90,7 @@ def http_server(app: Any, door: Door, **more: Any) -> HttpServer:
 
 
 class _BesideServer(HttpServer):
-    """A server that leaves signals to the process's main server."""
+    """A server without signal handlers, because the process's main server handles signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -209,7 +209,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self._is_asking():
             self._watch(MOST_SECONDS, self._head_overdue)  # first what is being answered
         elif self._head_bytes:
-            self._refuse(408, f"the headers did not come within {MOST_SECONDS:g} s")
+            self._refuse(408, f"the headers did not arrive within {MOST_SECONDS:g} s")
         else:
             self._close()
 
@@ -217,7 +217,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._overdue = None
         held_back = self.flow.read_paused and self.cycle is not None and len(self.cycle.body) > HIGH_WATER_LIMIT
         if self._body_bytes < BODY_BYTES and not held_back and not self.pipeline:
-            self._refuse(408, f"the body did not come within {BODY_SECONDS:g} s, or too little of it")
+            self._refuse(408, f"too little of the body arrived within {BODY_SECONDS:g} s")
             return
         self._body_bytes = 0
         self._watch(BODY_SECONDS, self._look_at_body)
@@ -253,8 +253,8 @@ class BoundedConnection(HttpToolsProtocol):
         self._refuse(400, msg)
 
     def _refuse(self, status: int, why: str, *, retry: bool = False) -> None:
-        """Send a refusal and close the connection. Send no refusal if its bytes would be read as part of another
-        response.
+        """Send a refusal and close the connection. No refusal is sent if the client would read its bytes as part of
+        another response.
         """
         if self._may_answer():
             self.transport.write(refusal(status, why, retry=retry))
@@ -283,8 +283,8 @@ class BoundedConnection(HttpToolsProtocol):
         self._drop_later()
 
     def _drop_later(self) -> None:
-        """Drop the connection later: closing waits until everything was sent, and a client that reads nothing would
-        make it wait permanently.
+        """Drop the connection after a while. Closing it waits until everything is sent, so a client that reads nothing
+        would keep the connection open permanently.
         """
         if self.transport.get_write_buffer_size():
             self.loop.call_later(CLOSING_SECONDS, self.transport.abort)

@@ -1,7 +1,7 @@
-"""Reads JSON from other parties, in the same way on every Python.
+"""Reads JSON from other parties, in the same way on every version of Python.
 
-How deep JSON may nest, and the error for invalid UTF-8, differ between interpreters; here the depth has a fixed bound
-and the errors have Fairlead's own words.
+Interpreters differ in how deep JSON may nest and in the error for invalid UTF-8. Here the depth has a fixed bound, and
+the errors have Fairlead's own words.
 """
 
 from typing import TypeVar
@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 DEEPEST = 64
-"""Levels of lists and objects in a document; a pod template has about twelve."""
+"""Maximum number of nested lists and objects in a document; a pod template has about twelve."""
 
 _CHUNK = 65_536
 _QUOTE = ord('"')

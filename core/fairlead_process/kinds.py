@@ -89,9 +89,9 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of `noun` (empty: a plain number), never infinite.
+    """A finite number of `noun` (empty: a plain number).
 
-    `least` is excluded if `above` is set; `most` is always included.
+    `least` itself is not allowed if `above` is set; `most` is always allowed.
     """
 
     noun: str
@@ -199,7 +199,7 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """IP networks separated by commas, each with its length and without host bits."""
+    """IP networks separated by commas, each with its prefix length and without host bits."""
 
     wanted: str = field(default="networks such as 10.0.0.0/8 with commas between them", init=False)
     unit: str = field(default="networks with commas", init=False)

@@ -29,7 +29,7 @@ _document = msgspec.json.Decoder(dict[str, Any])
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 LARGEST_ANSWER = 256 * 1024 * 1024
-"""Maximum size of a response in bytes: 20,000 pods are about 200 MB."""
+"""Maximum size of a response in bytes. For comparison, 20,000 pods are about 200 MB."""
 
 _SECONDS = 10.0
 _CONNECT_SECONDS = 3.0
@@ -65,7 +65,7 @@ class ClusterUnavailable(ClusterError):
 
 
 class ClusterNotConfigured(ClusterUnavailable):
-    """The kubeconfig cannot be used, or there is none outside a cluster."""
+    """The kubeconfig cannot be used, or there is no kubeconfig and the process runs outside a cluster."""
 
 
 class ClusterRefused(ClusterError):
@@ -149,7 +149,7 @@ class KubernetesApi:
 
     @classmethod
     async def connect(cls, kubeconfig: str | None, *, write_seconds: float = _SECONDS) -> "KubernetesApi":
-        """Connect with a kubeconfig file, or with the pod's service account when None; no request is made yet.
+        """Connect with a kubeconfig file or, if it is None, with the pod's service account. No request is made yet.
 
         Raises ClusterNotConfigured.
         """
@@ -173,7 +173,8 @@ class KubernetesApi:
         """Make one request, with a limit of ten seconds for reads, and return the document in the response; None if the
         response's status is `absent`.
 
-        A `decoder` for a TypedDict skips fields that the caller does not read, which are most of a list of pods.
+        With a `decoder` for a TypedDict, fields that the caller does not read are skipped; these are most of a list of
+        pods.
 
         Raises ClusterUnavailable, ClusterRefused.
         """
@@ -256,8 +257,8 @@ def as_go_writes(document: Mapping[str, Any]) -> bytes:
     """Return the document in the form in which Go's encoding/json writes it: sorted keys, no spaces, `<`, `>`, `&` and
     line separators escaped.
 
-    A ControllerRevision's `data` may never change, and the API server compares texts: it rewrites an object at every
-    patch, and refuses the patch (422) when the text differs.
+    A ControllerRevision's `data` may never change, and the API server compares it as text. The server writes an object
+    in Go's form at every patch, and refuses the patch (422) if the text differs.
     """
     text = msgspec.json.encode(document, order="sorted")
     for plain, escaped in _GO_ESCAPES:

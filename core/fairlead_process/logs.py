@@ -35,7 +35,7 @@ _OF_LIBRARIES = frozenset({"color_message", "k8s_ref", "k8s_skip", "settings"})
 
 
 _PROGRAM = spec.name if (spec := getattr(sys.modules["__main__"], "__spec__", None)) is not None else "__main__"
-"""The name of the module that was run with `python -m`; inside that module, `__name__` is only `__main__`."""
+"""The name of the module that was run with `python -m`. Inside that module, `__name__` is only `__main__`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,9 @@ class OnlyLogs:
 
 
 class LogLines(logging.Formatter):
-    """A line per record, as text or as JSON; a traceback follows as lines of its own in text and as `trace` in JSON."""
+    """Formats each record as one line of text or of JSON. A traceback follows as lines of its own in text and is the
+    member `trace` in JSON.
+    """
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()
@@ -101,14 +103,16 @@ MOST_ALIKE = 10
 """Maximum number of lines with the same event and subject that are written in `WINDOW_SECONDS`."""
 WINDOW_SECONDS = 60.0
 MOST_SUBJECTS = 1_000
-"""Maximum number of events and subjects that are counted separately; beyond it, lines are counted by logger alone."""
+"""Maximum number of events and subjects that are counted separately. If there are more, their lines are counted by
+logger alone.
+"""
 _SUBJECTS = ("pool", "instance", "task")
 
 
 class FloodGate(logging.Filter):
     """Passes a few similar warnings and errors on and counts the others, because a full disk, a stranger or an engine
-    can cause very many lines. The next similar line has the number of lines that were left out (`left_out`). `clock`
-    gives seconds.
+    can cause very many lines. The next similar line that is written has the number of lines that were left out
+    (`left_out`). `clock` gives seconds.
 
     Lines are similar if they have the same event and the same pool, instance or task.
     """
@@ -144,7 +148,7 @@ class FloodGate(logging.Filter):
 
 
 class _Window:
-    """Counts the similar lines since `began`: those written and those left out."""
+    """Counts the similar lines since `began`: lines that were written, and lines that were left out."""
 
     __slots__ = ("began", "left_out", "written")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def give_back() -> None:
-    """Return free memory to the system. Takes milliseconds, in which other threads may run Python code; does nothing if
-    the C library cannot.
+    """Return free memory to the system. This takes milliseconds, in which other threads may run Python code. Nothing
+    happens if the C library has no function for it.
     """
     trim = getattr(_LIBRARY, "malloc_trim", None)
     if trim is not None:

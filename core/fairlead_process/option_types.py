@@ -30,8 +30,8 @@ def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class InputUnusable(click.ClickException):
-    """Raised if an input, for example a file's content, cannot be used. It is printed without the usage line; the exit
-    code is that of a wrong option.
+    """Raised if an input, for example a file's content, cannot be used. It is printed without the usage line. The exit
+    code is the same as for a wrong option.
     """
 
     exit_code = 2

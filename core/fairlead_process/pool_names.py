@@ -56,7 +56,7 @@ def optional_pool(name: str | None, namespace: str | None, option: str = "--pool
     if name is not None:
         return pool_named(name, namespace, option)
     if namespace is not None:
-        raise InvalidInput("--namespace", namespace, "name a pool of that namespace too, or leave it out")
+        raise InvalidInput("--namespace", namespace, "name a pool of that namespace too, or leave the namespace out")
     return None
 
 

@@ -25,7 +25,7 @@ def _variable(name: str, environment: Mapping[str, str]) -> str:
 
 
 def is_direct(host: str, port: int, no_proxy: str) -> bool:
-    """Return whether requests to this host and port bypass the proxy. Requests to this machine always do."""
+    """Return whether requests to this host and port bypass the proxy. Requests to this machine always bypass it."""
     host = host.lower()
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):

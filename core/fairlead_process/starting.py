@@ -76,7 +76,8 @@ def line_of(problem: Exception) -> str | None:
 
 
 def begin(reader: Callable[[Mapping[str, str]], S]) -> S:
-    """Read the process's settings, set up its logs, and report set variables that it does not read.
+    """Read the process's settings, set up its logs, and log the Fairlead variables that are set but that the process
+    does not read.
 
     Raises InvalidInput.
     """
@@ -87,7 +88,7 @@ def begin(reader: Callable[[Mapping[str, str]], S]) -> S:
 
 
 def report_unread(environment: Mapping[str, str], known: frozenset[str]) -> None:
-    """Log each Fairlead variable that this process does not read: its name may be misspelt."""
+    """Log each Fairlead variable that this process does not read, because its name may be misspelt."""
     for name, similar in unread(environment, known).items():
         logger.warning("a setting is set that this process does not have", extra={"variable": name, "did_you_mean": similar or None})
 

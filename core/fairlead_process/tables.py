@@ -1,4 +1,4 @@
-"""Tables and durations as commands print them: one style, and every cell whole, however narrow the window is."""
+"""Tables and durations as commands print them: in one style, and with every cell whole even in a narrow window."""
 
 from collections.abc import Collection, Sequence
 
@@ -8,7 +8,7 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 
 WIDEST = 100_000
-"""Maximum width of a line in columns: a terminal breaks lines that are longer than its own, and a pipe takes them
+"""Maximum width of a line in columns. A terminal breaks lines that are longer than its own width, and a pipe takes them
 whole.
 """
 
@@ -24,7 +24,7 @@ def plain_table(columns: Sequence[str], right: Collection[str] = ()) -> Table:
 
 
 def print_whole(console: Console, table: Table) -> None:
-    """Print a table as wide as its cells are: a name that is cut cannot be copied."""
+    """Print a table as wide as its cells are, because a name that is cut cannot be copied."""
     width = Measurement.get(console, console.options.update(width=WIDEST), table).maximum
     for line in console.render_lines(table, console.options.update(width=width), pad=False):
         console.print(Segments([*line, Segment.line()]), end="", crop=False, soft_wrap=True)

@@ -19,7 +19,9 @@ pause.
 """
 
 LONG_BYTES = 256 * 1024
-"""Size in bytes above which a document is read outside the event loop: pure Python takes about 10 ms for it."""
+"""Size in bytes above which a document is read outside the event loop. Pure Python takes about 10 ms for a document of
+this size.
+"""
 
 Taken = ParamSpec("Taken")
 Made = TypeVar("Made")
@@ -43,7 +45,7 @@ class Tasks:
     def every(self, seconds: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` at once and then every `seconds`, counted from one start to the next.
 
-        Runs never overlap; missed ones are skipped.
+        Runs never overlap. If a run takes longer than the interval, the starts that it missed are skipped.
         """
         self._tasks[name] = asyncio.create_task(_repeated(seconds, name, work), name=name)
 
@@ -90,6 +92,6 @@ async def _succeeds(name: str, work: Callable[[], Awaitable[None]]) -> bool:
     try:
         await work()
     except Exception:
-        logger.exception("background task failed, it is begun again", extra={"task": name})
+        logger.exception("background task failed, it is started again", extra={"task": name})
         return False
     return True

@@ -11,12 +11,13 @@ from typing import Any, BinaryIO
 
 MOST_LINE_BYTES = 256 * 1024 * 1024
 MOST_RATIO = 250
-"""Maximum ratio of unpacked to packed size: ten times the ratio that JSON and CSV reach."""
+"""Maximum ratio of unpacked to packed size. It is ten times the ratio that JSON and CSV reach."""
 _FREE_BYTES = 4 * 1024 * 1024
 """Number of bytes that are unpacked before the ratio is checked."""
 _PIECE = 64 * 1024
 _ENCODINGS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-"""Encodings by byte-order mark, longer ones first."""
+"""Encodings by byte-order mark. Longer marks come first, because a shorter mark may be the beginning of a longer mark.
+"""
 _MARK = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 _OTHERS = {
@@ -41,7 +42,8 @@ class TextUnreadable(Exception):
 
 
 def text_lines(file: BinaryIO, *, most_line_bytes: int = MOST_LINE_BYTES, most_bytes: int | None = None) -> Iterator[bytes]:
-    """Yield the lines of the file in UTF-8 with their ends, unpacked, without a byte-order mark.
+    """Yield the lines of the file in UTF-8, each with its line end. The file is unpacked, and a byte-order mark is
+    removed.
 
     Raises TextUnreadable, after the lines before the fault, for data that is not text, for a line longer than
     `most_line_bytes`, and for more than `most_bytes` in all.

@@ -1,7 +1,7 @@
-"""Reads YAML that people write as JSON values, in the same way on every Python.
+"""Reads YAML that people write as JSON values, in the same way on every version of Python.
 
 PyYAML passes on Python's own messages for impossible dates or very long integers, and its nesting limit depends on the
-interpreter's stack; here the bounds are fixed and the messages are Fairlead's own.
+interpreter's stack. Here the bounds are fixed and the messages are Fairlead's own.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ import yaml
 from fairlead_process.json_documents import DEEPEST, not_utf8, too_deep
 
 MOST_VALUES = 100_000
-"""Maximum number of values: more than any document of Fairlead has; with aliases and merges, a few lines could make
-billions.
+"""Maximum number of values in a document. No document of Fairlead has as many, but with aliases and merges a few lines
+could make billions.
 """
 MOST_DIGITS = 100
 """Maximum number of characters of a whole number: more than any usable number has, and fewer than Python refuses to

@@ -1,4 +1,4 @@
-"""The division of a router process's open files and memory, according to its settings."""
+"""Divides the open files and the memory of a router process according to its settings."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ OTHER_ROUTERS = DoorPlan(name="other routers", wanted=256)
 PUBLISHERS = DoorPlan(name="engines that publish KV events", wanted=1024)
 EVENT_SOURCES = "KV events"
 FILES_OF_SOURCE = 4
-"""Number of files that ZMQ opens for one event source: its socket, a socket that monitors it, the connection, and a
-replay.
+"""Number of files that ZMQ opens for one event source: a socket, its monitor, the connection, and a socket for replays.
 """
 
 
 def door_plans(settings: Sizes) -> tuple[DoorPlan, ...]:
-    """Return the limits (`DoorPlan`) of the ports that accept connections, the clients' port first, because each client
-    may need a connection to an engine. Sources of KV events need further files: the router connects to them.
+    """Return the limits of the connections of each port (`DoorPlan`), and the limit of event sources, to which the
+    router connects. The plan for the clients' port comes first; it counts two files for each client, because each
+    client may need a connection to an engine.
     """
     clients = DoorPlan(name="clients", wanted=settings.max_connections, files=2)
     health = () if settings.picker_health_port is None else (PICKER_HEALTH,)
@@ -35,14 +35,16 @@ def door_plans(settings: Sizes) -> tuple[DoorPlan, ...]:
 
 
 PROCESS_BYTES = 256 * MEBIBYTE
-"""Bytes of the process without any request: the interpreter and its libraries, routing tables, and the indexes of
-engines' caches.
+"""Bytes of memory of the process without any request: the interpreter and its libraries, routing tables, and the
+indexes of engines' caches.
 """
 MOST_FOR_VALUES = 288 * MEBIBYTE
-"""Bytes of memory that parsing a body with the maximum number of JSON values takes (`protocols.requests`)."""
+"""Bytes of memory for parsing a body with the maximum number of JSON values (`protocols.requests`)."""
 
 READING_EACH, READING_VALUES_EACH = 6, 32
-"""Bytes of memory for each byte of a body while it is parsed: for one long text, and for many small values."""
+"""Bytes of memory for each byte of a body while the body is parsed. The first number is for a body of one long text,
+the second for a body of many small values.
+"""
 MEMORY_STEP = 64 * MEBIBYTE
 
 REMEDY = (
@@ -53,22 +55,20 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLimits:
-    """The parts of a router process's memory in the worst case, in bytes. `available`: the memory that the process
-    has.
-    """
+    """The parts of a router process's memory in the worst case, in bytes. `available`: the process's memory."""
 
     process: int
     kept_prompts: int
     reading: int
     """Memory for parsing one body; bodies are parsed one after the other."""
     bodies: int
-    """Memory for the bodies of requests in flight, as the router counts it."""
+    """Maximum memory for the bodies of requests in flight; the router enforces this limit."""
     largest: int
     available: int
 
     @property
     def worst_case(self) -> int:
-        """The sum of all parts."""
+        """Bytes of memory that the process takes in the worst case: the sum of all parts."""
         return self.process + self.kept_prompts + self.reading + int(BYTES_EACH * self.bodies)
 
     @property
@@ -85,7 +85,7 @@ class MemoryLimits:
         }
 
     def words(self) -> str:
-        """Return a text about the worst case and its parts."""
+        """Return a text with the worst case and its parts."""
         parts = {
             "process": self.process,
             "kept prompts": self.kept_prompts,
@@ -96,7 +96,7 @@ class MemoryLimits:
 
 
 def memory_limits(settings: Sizes, available: int) -> MemoryLimits:
-    """Return the memory in the worst case under the settings, for a process that has `available` bytes."""
+    """Return the parts of the memory in the worst case under the settings, for a process that has `available` bytes."""
     largest, reading = _largest(settings), _reading(settings)
     besides = PROCESS_BYTES + settings.kept_prompts_bytes + reading
     return MemoryLimits(
@@ -110,9 +110,9 @@ def memory_limits(settings: Sizes, available: int) -> MemoryLimits:
 
 
 def needed_memory(settings: Sizes) -> int:
-    """Return the bytes of memory that a process should have, in whole MEMORY_STEPs: enough for the worst case under the
-    settings. If no setting limits the memory for bodies, bodies get their default share. The chart computes the same
-    value (`fairlead.routerMemory`), from the same constants.
+    """Return the bytes of memory that a process should have for the worst case under the settings, rounded up to whole
+    MEMORY_STEPs. If no setting limits the memory for bodies, bodies get their default share. The chart computes the
+    same value (`fairlead.routerMemory`) from the same constants.
     """
     besides = PROCESS_BYTES + settings.kept_prompts_bytes + _reading(settings)
     if settings.body_memory_bytes is not None:
@@ -132,13 +132,13 @@ def _reading(settings: Sizes) -> int:
 
 
 def budget_lines(settings: Sizes, available: int) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a subject and a text for the help page, which describe the limits of a process with these
-    settings.
+    """Yield the lines of the help page about the limits of a process with these settings: pairs of a subject and a
+    text.
     """
     limits, needed = memory_limits(settings, available), needed_memory(settings)
     doors = ", ".join(f"{plan.name} {plan.wanted}" for plan in door_plans(settings))
     yield "Connections", f"{doors}; fewer where the limit of open files is too low"
-    yield "Heads", f"{_shown(settings.max_header_bytes)} each at most, beside what follows"
+    yield "Heads", f"{_shown(settings.max_header_bytes)} at most for each request; not included in the memory below"
     yield "Bodies", f"{_shown(limits.bodies)} in progress together, {_shown(limits.largest)} each at most"
     yield "Worst case", limits.words()
     yield "Memory", f"{_shown(available)} here; {_shown(needed)} is enough" + ("" if limits.fit else f", so {REMEDY}")

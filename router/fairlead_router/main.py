@@ -1,4 +1,4 @@
-"""The router's process: `python -m fairlead_router.main --host H --port P --admin-port A [--socket-reuse]`. All other
+"""The router's process: `python -m fairlead_router.main --host H --port P --admin-port A [--socket-reuse]`. Its other
 settings come from the environment.
 """
 
@@ -82,14 +82,14 @@ TICK_SECONDS = 0.02
 GOODBYE_SECONDS = 3.0
 GIVE_BACK_SECONDS = 5.0
 KEEP_SECONDS = 10.0
-"""Seconds between two writes of the cache contents that instances are assumed to have, to disk."""
+"""Seconds between two writes to disk of the prefixes that instances are assumed to have cached."""
 
 logger = logging.getLogger(__name__)
 
 
 def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float, max_retries: int) -> SchedulerFactory:
-    """Return the factory of real schedulers. `seed` must differ between starts of a router; otherwise the records of
-    two starts would have the same ids.
+    """Return the function that makes a pool's scheduler. `seed` must differ between starts of a router; otherwise the
+    records of two starts would have the same ids.
     """
     settings = SchedulerSettings(attempts=max_retries + 1)
     policies = installed_policies()
@@ -101,7 +101,7 @@ def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float, max_re
 
 
 class Router:
-    """All parts of a router process, connected. Make it inside a running event loop."""
+    """A router process with all its parts. Make it inside a running event loop."""
 
     def __init__(
         self, settings: RouterSettings, scheduler_factory: SchedulerFactory, start_id: str, ask_listener: socket.socket | None = None
@@ -238,7 +238,7 @@ class Router:
         return None if port is None else CentralPlace(port, self.doors[PUBLISHERS.name], share)
 
     def connection_limits(self) -> ConnectionLimits:
-        """The limits of one client's connection."""
+        """Return the limits of one client's connection."""
         settings = self.settings
         return ConnectionLimits(
             header_bytes=settings.max_header_bytes,
@@ -252,7 +252,9 @@ class Router:
         )
 
     def log_limits(self) -> None:
-        """Log how the process divides its files and memory, and whether the memory is enough for the worst case."""
+        """Log the division of the process's files and memory, and a warning if the memory is too small for the worst
+        case.
+        """
         connections = {name: door.most for name, door in self.doors.items()}
         logger.info("limits", extra={"connections": connections, **self.limits.shown()})
         if not self.limits.fit:
@@ -287,25 +289,30 @@ class Router:
         if before is not None:
             had = {"memory_mib": before.memory // MEBIBYTE, "available_mib": before.available // MEBIBYTE}
             extra = {**had, "seen_seconds_ago": round(now - before.at)}
-            logger.warning("the process before this one was ended from outside: a kill, missing memory, or its machine", extra=extra)
+            logger.warning(
+                "the previous process of this router did not stop properly: it was killed, ran out of memory, or its machine failed",
+                extra=extra,
+            )
         self.cache.keep_life(self._life())
 
     def _life(self) -> KeptLife:
         return KeptLife(memory=memory_in_use(), available=self.limits.available, at=self.now())
 
     def _recall_routers(self) -> None:
-        """Load the number of routers. If there were other routers before a restart, this router assumes that they still
-        exist while the control API cannot be reached.
+        """Load the number of live routers from disk. Until the control API reports a number, this router assumes that
+        the other routers still exist.
         """
         kept = self.cache.load_routers()
         if kept is not None:
             self.pools.assume_routers(kept.live)
             self.keys.know_routers(kept.live, self.now())
             extra = {"assumed": kept.live, "told_seconds_ago": round(self.now() - kept.told_at)}
-            logger.info("number of live routers unknown until the control API reports it", extra=extra)
+            logger.info("assuming the number of live routers from before the restart, until the control API reports it", extra=extra)
 
     def start(self) -> None:
-        """Begin to receive tables, to send reports, to read engines' metrics, and to call the schedulers' ticks."""
+        """Start the tasks that receive tables, send reports, read engines' metrics, call the schedulers' ticks, and do
+        the other periodic work.
+        """
         self._tasks.every(TICK_SECONDS, "tick", self._tick)
         self._tasks.start("stream", self.follower.follow_forever)
         self._tasks.every(BATCH_SECONDS, "collect", self.collector.collect)
@@ -354,8 +361,8 @@ class Router:
             self.upstream.close_idle()
 
     async def let_go(self, server: GatewayServer) -> None:
-        """Stop serving: at first let clients and proxies change to another router while their requests finish, waiting
-        ones included, for at most half of `timeouts.shutdown` seconds; then `drain`.
+        """Stop serving. For at most half of `timeouts.shutdown` seconds, clients and proxies change to other routers
+        and their requests, including waiting requests, finish. Then `drain`.
         """
         self.informing.draining = True
         seconds = self.settings.timeouts.shutdown / 2
@@ -363,7 +370,9 @@ class Router:
         await self.drain()
 
     async def drain(self) -> None:
-        """Refuse new and queued requests; wait for requests in flight, at most half of `timeouts.shutdown` seconds."""
+        """Refuse new and queued requests, and wait for requests in flight for at most half of `timeouts.shutdown`
+        seconds.
+        """
         self.informing.draining = self.informing.refusing = True
         if self.company is not None:
             self.company.decide_no_more()
@@ -372,7 +381,7 @@ class Router:
         await asyncio.gather(self.picker.drain(seconds), self.calls.wait_until_idle(seconds))
 
     async def stop(self) -> None:
-        """Send the last reports, report that this router stops, and close everything. Called after the server has
+        """Send the last reports, report that this router stops, and close everything. Called when the server has
         stopped.
         """
         self.picker.close()
@@ -436,7 +445,9 @@ async def serve(
     logger.info("listening", extra={"host": host, "port": port, "router": settings.router_id, "api": ", ".join(settings.api_urls)})
     admin_host, admin_port = admin_listener.getsockname()[:2]
     if not router.keys.required:
-        logger.warning("no API key is asked for: whoever reaches this port may use every pool (FAIRLEAD_GATEWAY_KEYS_REQUIRED)")
+        logger.warning(
+            "clients need no API key: whoever reaches this port may use every pool; set FAIRLEAD_GATEWAY_KEYS_REQUIRED=1 to require keys"
+        )
     logger.info("metrics and debug view", extra={"host": admin_host, "port": admin_port})
     gc.collect()
     gc.freeze()  # what lives for the whole process need not be looked at again by every collection
@@ -447,12 +458,12 @@ async def serve(
 
 
 class _RouterCommand(click.Command):
-    """The router's command. The last part of its help is the memory and files that one router may use under the
-    settings of the environment.
+    """The router's command. Its help ends with the memory and the connections that one router may use under the
+    settings in the environment.
     """
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Overrides click's method: write the last part of the help."""
+        """Write the last part of the help. Overrides click's method."""
         try:
             lines = list(budget_lines(read(Sizes, os.environ), memory_of_process()))
         except InvalidInput as problem:
@@ -464,13 +475,13 @@ class _RouterCommand(click.Command):
 @click.command(cls=_RouterCommand)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
-@click.option("--admin-host", default="127.0.0.1", show_default=True, help="Where /metrics and /debug/pools are served.")
+@click.option("--admin-host", default="127.0.0.1", show_default=True, help="Address at which /metrics and /debug/pools are served.")
 @click.option(
     "--admin-port",
     default=9000,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="Their port, one for each router process; 0 takes a free one.",
+    help="Port for /metrics and /debug/pools; each router process needs its own; 0 takes a free one.",
 )
 @click.option("--socket-reuse", is_flag=True, help="Share the port with other router processes (SO_REUSEPORT).")
 def main(host: str, port: int, admin_host: str, admin_port: int, socket_reuse: bool) -> None:

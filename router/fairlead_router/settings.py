@@ -37,9 +37,9 @@ class Timeouts:
         metadata=variable(
             "FAIRLEAD_FIRST_BYTE_TIMEOUT_SECONDS",
             _SECONDS,
-            "per attempt at a streamed request, from sending it to an engine until its answer begins (`timeout`); an answer that is not"
-            " streamed begins when all of it is computed and has the total time, unless its engine answers nothing at all for as long as"
-            " this, its metrics included, or for 30 s if it served metrics before",
+            "for each attempt at a streamed request: from sending the request to an engine until the answer begins (`timeout`). A request that"
+            " is not streamed may take the total time, unless its engine sends nothing for this long, not even metrics (30 s if it has"
+            " served metrics before)",
             "a value shorter than a long prefill fails requests that would have been answered",
         ),
     )
@@ -48,8 +48,8 @@ class Timeouts:
         metadata=variable(
             "FAIRLEAD_IDLE_TIMEOUT_SECONDS",
             _SECONDS,
-            "from one piece of an answer to the next (`stalled`), if the engine does not serve its metrics, or reports there that"
-            " it runs no request; an engine seen to make no progress is given up sooner",
+            "from one piece of an answer to the next (`stalled`), if the engine serves no metrics, or its metrics show no running"
+            " request; an engine whose metrics show no progress is given up sooner",
             "an answer that is silent longer is ended",
         ),
     )
@@ -91,7 +91,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The settings on which it depends how a process divides its files and its memory (`fairlead_router.limits`)."""
+    """The settings that determine how a process divides its files and its memory (`fairlead_router.limits`)."""
 
     max_body_bytes: int = field(
         default=32 * MEBIBYTE,
@@ -106,9 +106,9 @@ class Sizes:
         metadata=variable(
             "FAIRLEAD_BODY_MEMORY_BYTES",
             Whole("bytes", 1024),
-            "the bodies of all requests in progress together, waiting ones and unread answers included; at least the largest allowed body",
-            "requests beyond it get 503 with Retry-After; an API key has half of it. The process takes half as much again, and what the line"
-            " `limits` of its log says",
+            "memory for the bodies of all requests in progress, including waiting requests and unread answers; at least the largest allowed body",
+            "requests beyond it get 503 with Retry-After; one API key may use half of it. The process takes half as much again, and the memory in the line"
+            " `limits` of its log",
             default_shown="a quarter of the memory of the container or machine, less where the rest is not enough, and at least two of the"
             " largest bodies",
         ),
@@ -219,7 +219,7 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_ROUTER_ASK_HOST",
             Parsed(lambda text: _own_address(text), "an address of this machine that other routers reach, such as 10.0.0.7", "IP or name"),
-            "where this router listens for routers of other machines, which get it from the control API; one router decides for each pool",
+            "address at which this router listens for routers of other machines, which get the address from the control API; one router decides for each pool",
             "without it only routers that share FAIRLEAD_ROUTERS_DIR ask each other",
             default_shown="none",
         ),
@@ -236,7 +236,7 @@ class RouterSettings(Sizes):
             "FAIRLEAD_SPOOL_MAX_BYTES",
             Whole("bytes", 64 * 1024),
             "unsent reports kept on disk",
-            "beyond it samples are deleted, oldest first, then history",
+            "if there are more, samples are deleted first, then history, each from the oldest",
         ),
     )
     cors_origins: tuple[str, ...] = field(
@@ -254,7 +254,7 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_MAX_RETRIES",
             Whole("retries"),
-            "other instances tried when one failed before its answer had content; one that refuses the connection does not count",
+            "number of other instances that are tried if one fails before its answer has content; instances that refuse the connection do not count",
             "more = fewer 502, and more load on the other instances of a failing pool",
         ),
     )
@@ -263,8 +263,8 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_GATEWAY_KEYS_REQUIRED",
             Switch(),
-            "whether clients must show an API key, one of those that people make (`fairlead keys create`) or of the next setting",
-            "without it, anybody who reaches the port may use every pool; a key that is sent still counts",
+            "whether clients must send an API key: a key made with `fairlead keys create`, or a key from FAIRLEAD_GATEWAY_KEYS",
+            "with 0, anybody who reaches the port may use every pool; if a client sends a key, the limits of the key still apply",
         ),
     )
     gateway_keys: tuple[str, ...] = field(
@@ -273,7 +273,7 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_GATEWAY_KEYS",
             Parsed(lambda text: _keys(text.split(",")), f"API keys of at least {SHORTEST_KEY} characters", "keys with commas", secret=True),
-            "API keys that open every pool without limits, for a start; if there is one, keys are required",
+            "API keys that give access to every pool without limits, for first trials; if a key is set, keys are required",
             "no list shows them, and only a restart removes them",
             default_shown="none",
         ),
@@ -284,8 +284,8 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_GATEWAY_KEYS_FILE",
             Parsed(lambda text: _keys_of_file(text), "the path of a file with a key a line", "path"),
-            "a file with further such keys, one a line; `#` begins a comment",
-            "read at the start only",
+            "a file with further keys of the same kind as FAIRLEAD_GATEWAY_KEYS, one on each line; `#` begins a comment",
+            "read only when the process starts",
             default_shown="none",
         ),
     )
@@ -296,8 +296,8 @@ class RouterSettings(Sizes):
             Switch(),
             "whether a client without an API key may ask for any priority class of a pool (`x-llm-d-inference-objective`), and name the tenant of its "
             "request (`x-llm-d-inference-fairness-id`)",
-            "otherwise it gets the class `default` or a lower one, and all such clients are one tenant; set it to 0 where clients reach the port "
-            "themselves",
+            "with 0, such a client gets the class `default` or a lower one, and all such clients are one tenant; set 0 if clients reach the port "
+            "directly",
         ),
     )
     explains_without_key: bool = field(
@@ -314,8 +314,8 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_KV_EVENT_HOSTS",
             Parsed(lambda text: _event_hosts(text), "names, `*.` with the end of a name, addresses or networks, with commas", "hosts"),
-            "hosts besides its own that an engine may name as the place of its KV events, such as `*.engines.svc` or `10.0.0.0/8`",
-            "routers connect to the endpoints that engines name there",
+            "hosts at which an engine may publish its KV events, in addition to its own host, such as `*.engines.svc` or `10.0.0.0/8`",
+            "routers connect to the endpoints at these hosts that engines report",
             default_shown="none",
         ),
     )
@@ -353,7 +353,7 @@ class RouterSettings(Sizes):
             "FAIRLEAD_PICKER_ANY_PATH",
             Switch(),
             "whether the endpoint picker also picks for paths that the gateway does not know",
-            "with it, only the routes of the gateway in front keep clients from the engines' administration",
+            "with 1, only the routes of the gateway in front of it prevent clients from reaching the engines' administration",
         ),
     )
     picker_tls_cert_file: Path | None = field(
@@ -369,7 +369,11 @@ class RouterSettings(Sizes):
     picker_tls_key_file: Path | None = field(
         default=None,
         metadata=variable(
-            "FAIRLEAD_PICKER_TLS_KEY_FILE", File(), "its private key in PEM", "needed with the certificate", default_shown="none"
+            "FAIRLEAD_PICKER_TLS_KEY_FILE",
+            File(),
+            "private key in PEM of FAIRLEAD_PICKER_TLS_CERT_FILE",
+            "required if the certificate is set",
+            default_shown="none",
         ),
     )
     decision_sample_rate: float = field(
@@ -378,8 +382,8 @@ class RouterSettings(Sizes):
             "FAIRLEAD_DECISION_SAMPLE_RATE",
             Number("", 0, 1),
             "share of routing decisions that are kept for requests without a problem",
-            "more = more explanations, and about 1.1 GB of database for each million; those of late, refused, failed, retried and moved requests are "
-            "always kept, up to 10 a second in a pool",
+            "more = more explanations, and about 1.1 GB of database for each million; decisions of late, refused, failed, retried and moved requests "
+            "are always kept, up to 10 a second in a pool",
         ),
     )
     recorded_traffic: float = field(
@@ -406,7 +410,7 @@ class RouterSettings(Sizes):
 
 
 def read_settings(environment: Mapping[str, str]) -> RouterSettings:
-    """Return the settings from environment variables. `gateway_keys` has the keys of both variables for keys.
+    """Return the settings from environment variables. `gateway_keys` has the keys from both variables for keys.
 
     Raises InvalidInput for a missing or invalid variable.
     """
@@ -428,12 +432,12 @@ def _own_address(text: str) -> str:
 
 
 def _event_hosts(text: str) -> Hosts:
-    """Return the hosts in the text of a setting. Raises ValueError."""
+    """Return the hosts in the value of a setting. Raises ValueError."""
     return Hosts([word.strip() for word in text.split(",") if word.strip()])
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    """Return the origins in the text of a setting, separated by commas: `*`, `null` (pages of files) or
+    """Return the origins in the value of a setting, which are separated by commas: `*`, `null` (pages of files) or
     scheme://host[:port]. Raises ValueError.
     """
     origins = tuple(word.strip().lower() for word in text.split(",") if word.strip())

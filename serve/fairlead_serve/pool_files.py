@@ -142,7 +142,7 @@ class ServedPool:
     early_rejection: EarlyRejectionFacts = nested(EarlyRejectionFacts, "Refuses requests at arrival that cannot be served in time.")
     priority_classes: tuple[PriorityClass, ...] = listing(
         PriorityClass,
-        "Classes of requests: which are sent first and refused last. Without classes, all requests are equal.",
+        "Classes of requests: they decide which requests are sent first and refused last. Without classes, all requests are alike.",
         (),
         key="name",
         max_items=MAX_PRIORITY_CLASSES,

@@ -59,7 +59,8 @@ def advise(pools: Iterable[PoolSituation]) -> tuple[Finding, ...]:
 
 
 def rank(finding: Finding) -> tuple[int, int, float, str, str, str]:
-    """Return a sort key: the level first, then the unit of the harm, then its size, largest first.
+    """Return a sort key for a finding: first its level, then the unit of its harm, then the size of its harm, largest
+    first.
 
     The level comes first because a large pool that meets its objectives may miss more requests than a small pool that
     breaks them.

@@ -1,4 +1,4 @@
-"""BudgetBurns: the error budget of 30 days is used up faster than it may be."""
+"""BudgetBurns: the error budget of 30 days is used up faster than allowed."""
 
 from collections.abc import Iterator
 
@@ -22,15 +22,17 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         level=Level.WARN,
         harm=Harm(amount=worst.excess_per_second, unit=HarmUnit.REQUESTS),
         sentence=(
-            f"{pool.pool} used its error budget {worst.burn:.1f} times faster than it may over {_span(worst.seconds)} (alert above "
-            f"{worst.threshold:.1f}): at that rate a whole budget of 30 days lasts {lasts}, whatever is left of the present one."
+            f"{pool.pool} used its error budget {worst.burn:.1f} times faster than allowed over {_span(worst.seconds)} (alert above "
+            f"{worst.threshold:.1f}): at that rate a whole budget of 30 days would last {lasts}."
         ),
         evidence=Evidence(kind=EvidenceKind.SLO, seconds=worst.seconds),
     )
 
 
 def _span(seconds: float) -> str:
-    """Return the words for a window: its name on the SLO page or, if the pool is younger, a time span."""
+    """Return the words for an alert's window: the window's name on the SLO page or, if the pool is younger than the
+    window, a time span.
+    """
     if seconds % 3600:
         return wording.seconds(seconds)
     return f"{seconds / 86_400:g} d" if seconds >= 86_400 else f"{seconds / 3600:g} h"

@@ -162,4 +162,4 @@ def _drain(pool: PoolSituation, one: SeenInstance) -> Remedy | None:
 
 
 def _replaced(pool: PoolSituation) -> str:
-    return "; drained, it is replaced" if pool.can_drain else ""
+    return "; a drain replaces it" if pool.can_drain else ""

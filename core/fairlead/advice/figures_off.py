@@ -17,7 +17,7 @@ _FIELDS: dict[str, str] = {
     Quantity.TEXT: "spec.engine.bytesPerToken",
     Quantity.PREFILL: "spec.engine.prefillTokensPerSecond",
 }
-"""By quantity, the field of the pool's spec that declares it."""
+"""Maps a quantity to the field of the pool's spec that declares it."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:

@@ -94,7 +94,9 @@ class EvidenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The page that shows the figures of a finding. `seconds` is how far back they reach, `metric` a heatmap metric."""
+    """The page that shows the figures of a finding. `seconds` is the time span of these figures, counted back from now;
+    `metric` is the metric of a heatmap.
+    """
 
     kind: EvidenceKind
     seconds: float
@@ -104,8 +106,8 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """A change that can be planned: the fields of a plan's request, and in `words` a short text for a button, such as
-    `7 replicas`.
+    """A change that can be planned. It has the fields of a plan's request; `words` is a short text for a button, such
+    as `7 replicas`.
     """
 
     kind: str

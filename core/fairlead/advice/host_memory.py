@@ -29,9 +29,9 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         level=Level.NOTE,
         harm=Harm(amount=one.predicted, unit=HarmUnit.HITS),
         sentence=(
-            f"{pool.pool} would serve {wording.share(one.predicted)} (± {wording.share(one.error)}) more of its prompt tokens from caches "
-            f"with {size} of host memory per instance for them; the simulation of the last {wording.seconds(found.seconds)} "
-            f"finds {wording.share(one.simulated or 0.0)}{unknown}."
+            f"With {size} of host memory per instance for KV caches, {pool.pool} would find {wording.share(one.predicted)} "
+            f"(± {wording.share(one.error)}) more of its prompt tokens in caches; the simulation of the last "
+            f"{wording.seconds(found.seconds)} finds {wording.share(one.simulated or 0.0)} more{unknown}."
         ),
         evidence=Evidence(kind=EvidenceKind.POOL, seconds=found.seconds),
     )

@@ -12,17 +12,15 @@ from fairlead.instances import Role
 from fairlead.scaling.signals import ENOUGH_FINISHED
 
 MUCH = 1.2
-"""Multiple of its fair share of the prompt tokens that an instance must have computed to be hot: some instance always
-has a little more than its share, and is late for another reason.
+"""Multiple of its fair share of the prompt tokens that an instance must have computed to count as hot. A smaller excess
+is normal, so another cause made the instance's requests late.
 """
 MOST = 3
 """Maximum number of HotInstance findings per pool: if more instances are hot, the cause is not a single instance."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield at most MOST findings about hot instances, in the order of their numbers of late first tokens, the largest
-    number first.
-    """
+    """Yield at most MOST findings about hot instances. The instance with the most late first tokens comes first."""
     for role in (Role.BOTH, Role.PREFILL):
         serving = pool.accepting(role)
         hot = sorted((one for one in serving if _is_hot(pool, one, serving)), key=lambda one: (-_late(one.served), one.id))
@@ -51,7 +49,7 @@ def _share(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
 
 
 def _fair(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
-    """Return the share of the prompt tokens that this instance should compute by its weight."""
+    """Return the share of the prompt tokens that this instance should compute according to its weight."""
     return one.weight / (sum(each.weight for each in serving) or 1.0)
 
 
@@ -77,8 +75,8 @@ def _finding(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInsta
         sentence=(
             f"{one.id} of {pool.pool} serves {met} of first tokens in time, the others {rest} (goal "
             f"{wording.percent(pool.slo.percentile)}): "
-            f"it computes {wording.share(_share(one, serving))} of the prompt tokens where {wording.share(_fair(one, serving))} would be "
-            f"fair{held}{then}."
+            f"it computes {wording.share(_share(one, serving))} of the prompt tokens (fair: {wording.share(_fair(one, serving))})"
+            f"{held}{then}."
         ),
         evidence=Evidence(kind=EvidenceKind.INSTANCE, seconds=pool.window_seconds, instance=one.id),
         remedy=remedy,

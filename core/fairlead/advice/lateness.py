@@ -1,4 +1,6 @@
-"""LateFirstTokens and SlowTokens: fewer requests than the percentile asks for meet TTFT, or TPOT."""
+"""LateFirstTokens and SlowTokens: too few requests meet the TTFT target or the TPOT target, compared with the
+percentile in the pool's objectives.
+"""
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -14,9 +16,10 @@ _BY_BOTH, _BY_TTFT, _BY_TPOT = attrgetter("by_both"), attrgetter("by_ttft"), att
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield a finding for each target that too many requests miss. It may be that each target alone is met by enough
-    requests, but not both together: then yield one finding about both, whose cause is the target that is missed more
-    often.
+    """Yield a finding for each target that too many requests miss.
+
+    Enough requests may meet each single target although too few meet both targets together. In this case, yield one
+    finding about both targets; its cause is the target that more requests missed.
     """
     by_ttft, by_tpot = _is_missed(pool, _BY_TTFT), _is_missed(pool, _BY_TPOT)
     goal = wording.percent(pool.slo.percentile)
@@ -64,8 +67,8 @@ def _finding(pool: PoolSituation, cause: Cause, words: str, of: _Judged, metric:
 
 
 def _where(pool: PoolSituation, late: int, of: _Judged) -> str:
-    """Name the instance with most of the late requests, and say whether the requests of all others, instances that are
-    gone included, meet the goal.
+    """Return a phrase that names the instance with the most late requests. It also says whether the requests of all
+    other instances, including instances that no longer exist, meet the goal.
     """
     worst: SeenInstance | None = max(pool.instances, key=lambda one: (of(one.served)[0], one.id), default=None)
     of_gone, _ = of(pool.gone)
@@ -74,5 +77,5 @@ def _where(pool: PoolSituation, late: int, of: _Judged) -> str:
     others, judged = of(sum((one.served for one in pool.instances if one is not worst), pool.gone))
     if not judged:
         return f"all of them on {worst.id}, {'its only instance' if len(pool.instances) == 1 else 'where all were served'}"
-    then = "missed too" if pool.exceeds(others, judged) else "met"
-    return f"{wording.share(of(worst.served)[0] / late)} of the late ones were on {worst.id}; without it the goal is {then}"
+    then = "miss the goal too" if pool.exceeds(others, judged) else "meet the goal"
+    return f"{wording.share(of(worst.served)[0] / late)} of the late ones were on {worst.id}; the others {then}"

@@ -1,5 +1,5 @@
-"""PromptsTooLong: some requests miss the TTFT target even alone on an instance, as their prompts are too long or the
-target is too short, so no number of instances serves them in time.
+"""PromptsTooLong: some requests miss the TTFT target even if an instance serves nothing else, because their prompts are
+too long or the target is too short. No number of instances serves these requests in time.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,11 @@ explanation.
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield a finding if too-long prompts are a large share of the refused requests, or if they are a larger share of
-    all requests than the objectives allow to be late: by the simulation or, where there is none or it is unlike the
-    pool, by the requests that found an idle instance.
+    """Yield a finding if requests with too-long prompts are a large share of the refused requests, or a larger share of
+    all requests than the objectives allow to be late.
+
+    The simulation shows which prompts are too long. If there is no simulation, or it does not show the problem, the
+    requests that found an idle instance are used instead.
     """
     found = pool.simulated
     if found is None or not is_beyond(found):
@@ -56,9 +58,9 @@ def _measured(pool: PoolSituation, reach: Reach) -> Finding:
         level=Level.BAD,
         harm=Harm(amount=pool.per_second(harm), unit=HarmUnit.REQUESTS),
         sentence=(
-            f"{pool.pool}: {wording.share(reach.share)} of requests waited longer than the TTFT target of "
-            f"{wording.seconds(pool.slo.ttft_seconds)} for an instance that had no other prompt to compute; no number of instances can serve "
-            f"them in time; remedies for them: a TTFT target of {target} (an estimate: {within} of such requests had their first token "
+            f"{pool.pool}: {wording.share(reach.share)} of requests got their first token later than the TTFT target of "
+            f"{wording.seconds(pool.slo.ttft_seconds)}, although their instance had no other prompt to compute; no number of instances can "
+            f"serve them in time; remedies for them: a TTFT target of {target} (an estimate: {within} of such requests had their first token "
             f"sooner), a pool of their own with such a target or faster engines."
         ),
         evidence=Evidence(kind=EvidenceKind.DECISIONS, seconds=pool.window_seconds),

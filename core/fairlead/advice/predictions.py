@@ -1,5 +1,5 @@
-"""PredictionsOff: routers predict with a figure that errs more than another figure that they have, or more than the
-objectives tolerate.
+"""PredictionsOff: a router's predictions have a larger error than its other formula has, or than the objectives
+tolerate.
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from fairlead.scaling.signals import ENOUGH_FINISHED
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield findings about wrong predictions that decisions depend on: of the prefill speed, or of TTFT by the model of
-    a policy that learns.
+    """Yield findings about predictions that decisions depend on and that are wrong. There are two kinds of predictions:
+    the duration of prefills, and the TTFT that the model of a learning policy predicts.
     """
     yield from _speeds(pool)
     yield from _model(pool)
@@ -34,7 +34,7 @@ def _speeds(pool: PoolSituation) -> Iterator[Finding]:
         harm=Harm(amount=error, unit=HarmUnit.ERROR),
         sentence=(
             f"{pool.pool}'s routers predict prefill times with a mean error of {wording.share(error)}: early rejection at "
-            f"{wording.seconds(pool.slo.ttft_seconds)} may be off by {off}, and refuse requests that would be in time or take late ones."
+            f"{wording.seconds(pool.slo.ttft_seconds)} may be off by {off}, and refuse requests that would be in time or accept requests that will be late."
         ),
         evidence=Evidence(kind=EvidenceKind.POOL, seconds=pool.window_seconds),
         symptom=wrong_figure(Quantity.PREFILL),
@@ -53,7 +53,7 @@ def _model(pool: PoolSituation) -> Iterator[Finding]:
         level=Level.WARN,
         harm=Harm(amount=model / pool.slo.ttft_seconds, unit=HarmUnit.ERROR),
         sentence=(
-            f"{pool.pool}'s routers choose by a model that errs by {wording.seconds(model)} in TTFT, where their own formula errs by "
+            f"{pool.pool}'s routers choose by a model whose TTFT predictions err by {wording.seconds(model)}; their own formula errs by "
             f"{wording.seconds(formula)} for the same requests."
         ),
         evidence=Evidence(kind=EvidenceKind.PREDICTOR, seconds=pool.window_seconds),

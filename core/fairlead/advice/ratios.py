@@ -13,8 +13,8 @@ from fairlead.scaling.specs import RatioMode
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield at most one finding: requests miss their objectives, and according to a queueing model (`outlook`) more
-    requests would meet them with another split.
+    """Yield at most one finding. It is yielded if requests miss their objectives and, according to a queueing model
+    (`outlook`), more requests would meet them with another split.
     """
     if pool.signals is None or pool.signals.age_seconds > FRESH_SECONDS or not pool.out_of_slo:
         return

@@ -41,7 +41,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _why(pool: PoolSituation, word: str) -> _Why:
-    """Return the refusal reason's usual sentence, or a sentence that adds what was observed in this pool."""
+    """Return the sentence about a refusal reason: the usual sentence, or one with observations from this pool."""
     try:
         reason = RejectionReason(word)
     except ValueError:

@@ -8,14 +8,15 @@ from fairlead.instances import Role
 from fairlead.scaling.remedies import Confirmed, Reach, Simulated, enough_instances, enough_time
 
 WORTH_TELLING = 0.1
-"""Least share of the refused requests from which findings mention requests that no number of instances serves in
-time.
+"""Minimum share (0-1) of the refused requests that no number of instances serves in time, from which findings mention
+these requests.
 """
 
 
 def is_beyond(found: Simulated) -> bool:
-    """Return whether findings should mention prompts that no number of instances serves in time: if they are many of
-    the refused requests, or a larger share of all requests than the objectives allow to be late.
+    """Return whether findings should mention requests that no number of instances serves in time. This is the case if
+    these requests are at least `WORTH_TELLING` of the refused requests, or a larger share of all requests than the
+    objectives allow to be late.
     """
     return found.reach.exceeds(1 - found.goal) or (found.reach.share_of_refused or 0.0) >= WORTH_TELLING
 
@@ -51,7 +52,7 @@ def beyond_words(reach: Reach, ttft_seconds: float) -> str:
         whose += f" ({wording.share(refused)} of the refused ones)"
     if reach.too_long == reach.beyond:
         return f"{whose} need more KV memory than an engine has; no number of instances can serve them"
-    tokens = "" if reach.tokens is None else f", which computes {amount(reach.tokens, 'token')} in it"
+    tokens = "" if reach.tokens is None else f", which computes {amount(reach.tokens, 'token')} in that time"
     needs = f"need more than the TTFT target of {wording.seconds(ttft_seconds)} alone on an idle instance{tokens}"
     return f"{whose} {needs}; no number of instances can serve them in time"
 

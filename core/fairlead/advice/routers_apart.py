@@ -1,4 +1,4 @@
-"""RoutersApart: several routers of a pool decide separately, so each router learns of other routers' decisions only
+"""RoutersApart: several routers of a pool decide separately, so each router learns of the other routers' decisions
 seconds later.
 """
 
@@ -31,8 +31,8 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
             level=Level.WARN,
             harm=Harm(amount=float(count), unit=HarmUnit.ROUTERS),
             sentence=(
-                f"{count} of {pool.live_routers} routers decide for {pool.pool} separately, and know the others' work "
-                f"seconds late: {words}."
+                f"{count} of {pool.live_routers} routers decide for {pool.pool} separately, and know the other routers' "
+                f"work seconds late: {words}."
             ),
             evidence=Evidence(kind=EvidenceKind.POOL, seconds=WINDOW_SECONDS),
         )

@@ -29,8 +29,9 @@ FRESH_SECONDS = 30.0
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield a finding for each role that misses requests and would be helped by more instances, according to the
-    simulation of recorded requests or, without a simulation, to the rate of arriving work.
+    """Yield a finding for each role whose requests miss the objectives and that more instances would help. The
+    simulation of recorded requests decides whether they would help; without a simulation, the rate of arriving work
+    decides.
     """
     found = pool.simulated
     if found is not None and (role := pool.role(found.role)) is not None:
@@ -78,8 +79,8 @@ def _of_role(pool: PoolSituation, role: SeenRole, remedy: Remedy | None, outcome
 
 
 def _late(served: Served, role: Role) -> tuple[int, int]:
-    """Return the number of requests that missed the targets for which the role is responsible, and the number of
-    requests that were judged by these targets.
+    """Return two numbers of requests: requests that missed the targets for which the role is responsible, and requests
+    that were judged by these targets.
     """
     match role:
         case Role.PREFILL:
@@ -120,9 +121,10 @@ def _confirmed(pool: PoolSituation, role: SeenRole, found: Simulated, chosen: Co
 
 
 def _estimated(pool: PoolSituation, role: SeenRole) -> tuple[Remedy | None, str]:
-    """Return a plan and its description for the case that no simulation confirms a number of instances. The plan's
-    number is then an estimate that has been stable for minutes, and the description calls it one. If there is no
-    estimate, the plan is None and the description says that no number is known.
+    """Return a plan and its description for the case that no simulation confirms a number of instances.
+
+    The plan then uses an estimate that has been stable for minutes, and the description calls the number an estimate.
+    Without an estimate, the plan is None and the description says that the number is not known.
     """
     sizing = pool.sizing
     if sizing is None or sizing.role is not role.role or (sizing.is_underway and sizing.found is None):

@@ -31,7 +31,9 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _is_of_former_mode(pool: PoolSituation, one: SeenAdvice) -> bool:
-    """Return whether the controller that advised is switched off by now, so that it takes nothing back."""
+    """Return whether the controller that gave the advice is switched off now. A controller that is switched off does
+    not withdraw its advice.
+    """
     if one.controller == Controller.RATIO:
         return pool.ratio_mode is RatioMode.FIXED
     return pool.scaling.mode is ScalingMode.FIXED
@@ -47,7 +49,7 @@ def _finding(pool: PoolSituation, one: SeenAdvice, most: int) -> Finding:
         subject=f"{one.controller} {one.role}",
         level=Level.WARN if up else Level.NOTE,
         harm=Harm(amount=float(abs(_number(one) - one.current)), unit=HarmUnit.INSTANCES),
-        sentence=f"The operator advised {number} of {pool.pool} instead of {one.current} {ago} ago: {one.reason.rstrip('.')}.",
+        sentence=f"The operator advised {number} of {pool.pool} instead of {one.current}, {ago} ago: {one.reason.rstrip('.')}.",
         evidence=Evidence(kind=EvidenceKind.SCALING, seconds=max(one.age_seconds, pool.window_seconds)),
         remedy=_remedy(pool, one, most),
         symptom=LATE_FIRST_TOKENS if up and one.controller == Controller.SCALING else None,

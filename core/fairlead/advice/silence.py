@@ -19,7 +19,7 @@ at least every ten seconds.
 def find(pool: PoolSituation) -> Iterator[Finding]:
     """Yield findings about missing reports. A pool without any router is a finding only if instances are desired."""
     if pool.live_routers == 0 and any(role.wanted for role in pool.roles):
-        heard = "none ever did" if pool.unheard_seconds is None else f"the last was heard {wording.seconds(pool.unheard_seconds)} ago"
+        heard = "none ever did" if pool.unheard_seconds is None else f"the last report came {wording.seconds(pool.unheard_seconds)} ago"
         yield _finding(
             pool, Cause.NO_ROUTER, f"No router reports on {pool.pool}, {heard}: nothing is measured", pool.unheard_seconds or 0.0
         )
@@ -27,7 +27,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         yield _routers_silent(pool)
     if pool.figures_behind_seconds:
         behind = wording.seconds(pool.figures_behind_seconds)
-        words = f"Figures of {pool.pool} are {behind} behind, as the control API's roll-ups lag: whether it meets its SLO is not known"
+        words = f"Figures of {pool.pool} are {behind} behind, because the control API's roll-ups lag: it is not known whether the pool meets its SLO"
         yield _finding(pool, Cause.FIGURES_BEHIND, words, pool.figures_behind_seconds)
     if pool.unseen_seconds > OPERATOR_SECONDS:
         silent = wording.seconds(pool.unseen_seconds)
@@ -46,7 +46,7 @@ def _routers_silent(pool: PoolSituation) -> Finding:
         cause=Cause.ROUTER_SILENT,
         level=Level.NOTE if replaced else Level.WARN,
         harm=Harm(amount=float(len(silent)), unit=HarmUnit.ROUTERS),
-        sentence=f"{_which(pool.pool, silent)}; {others}: {'as many have joined since' if replaced else look}.",
+        sentence=f"{_which(pool.pool, silent)}; {others}: {'as many routers have joined since' if replaced else look}.",
         evidence=Evidence(kind=EvidenceKind.POOL, seconds=silent[0].seconds),
         explains=frozenset({apart(Apart.NO_ANSWER)}) if pool.live_routers == 1 else frozenset(),
     )

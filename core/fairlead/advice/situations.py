@@ -15,8 +15,8 @@ from fairlead.tables import EarlyRejectionFacts, SloFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Requests of the window: how many were judged against both targets together, against TTFT and against TPOT, and
-    how many of each met them.
+    """Requests of the window. They are counted as judged and as in time, each against both targets together, against
+    TTFT and against TPOT.
 
     `prefilled_tokens` are uncached prompt tokens. `failed` counts attempts that failed on the instance, even if another
     instance then served the request.
@@ -47,12 +47,14 @@ class Served:
 
     @property
     def late(self) -> int:
-        """Number of requests that missed a target: TTFT or TPOT, or only TTFT while no router judges both."""
+        """Number of requests that missed a target (TTFT or TPOT). While no router judges both targets, it counts only
+        requests that missed TTFT.
+        """
         return self.judged - self.in_time if self.judged else self.ttft_judged - self.ttft_in_time
 
     @property
     def ended(self) -> int:
-        """Number of judged requests, late ones included."""
+        """Number of judged requests, including late requests."""
         return self.judged or self.ttft_judged
 
     @property
@@ -88,8 +90,8 @@ class SeenMinutes:
     failing: int = 0
 
     def last(self, bad: int) -> bool:
-        """Return whether the instance was observed for long enough and `bad` minutes are more than half of the observed
-        minutes.
+        """Return whether the instance was observed for long enough, and the number `bad` of bad minutes is more than
+        half of the observed minutes.
         """
         return self.had >= ENOUGH_MINUTES and 2 * bad > self.had
 
@@ -135,9 +137,9 @@ class SeenRole:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMoves:
     """Session moves of the last `seconds`. The fields are: the number of moves with a known outcome; the number of
-    these moves that were not faster than the predicted time of staying; the total seconds gained (negative: lost); and
-    the seconds of the move that lost most (`worst_seconds`). `bytes_per_token` is the size of the transferred KV blocks
-    by the engines' own count; None if no blocks were transferred or counted.
+    these moves that gave no earlier first token than was predicted for staying; the total seconds gained (negative:
+    lost); and the seconds of the move that lost most (`worst_seconds`). `bytes_per_token` is the size of the
+    transferred KV blocks by the engines' own count; None if no blocks were transferred or counted.
     """
 
     seconds: float = 3600.0
@@ -178,8 +180,8 @@ class SeenAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBurn:
-    """An active alert on the error budget: how many times faster than allowed the budget burns over the long window (in
-    seconds), and the requests per second beyond the allowed rate in that window.
+    """An active alert on the error budget. It has the factor by which the budget burns faster than allowed over the
+    long window (`seconds` long), and the requests per second above the allowed rate in that window.
     """
 
     name: str
@@ -189,8 +191,8 @@ class SeenBurn:
     excess_per_second: float
 
     def within(self, seconds: float) -> "SeenBurn":
-        """Return the same alert of a pool that is only `seconds` old: its requests came within that time, not within
-        the whole window.
+        """Return the same alert for a pool that is only `seconds` old. The excess rate is computed over the pool's age
+        instead of the whole window.
         """
         known = min(self.seconds, seconds)
         return replace(self, seconds=known, excess_per_second=self.excess_per_second * self.seconds / known)
@@ -249,10 +251,10 @@ class SeenSizing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenSilentRouter:
-    """A router that routed for the pool, last reported `seconds` ago and did not say goodbye.
+    """A router that routed for the pool and made its last report `seconds` ago, without a report of its end.
 
-    `requests` is the number of the pool's requests that it had in progress by that report, the waiting ones included.
-    `joined_since` is the number of live routers of the pool whose first report was later than its last one.
+    `requests` is the number of the pool's requests that it had in progress at its last report, waiting requests
+    included. `joined_since` is the number of live routers of the pool whose first report came after that report.
     """
 
     name: str
@@ -263,12 +265,12 @@ class SeenSilentRouter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSituation:
-    """Everything that findings may know about a pool.
+    """The facts about a pool from which findings are made.
 
-    `refused` by reason and `failed` (permanently) count requests of the window. `signals` is None if they were not
-    read, because the pool has no problem or no router reports. `unheard_seconds` is the age of the newest report of any
-    router that routes for the pool, None if there never was a report; `unseen_seconds` is the age of the operator's
-    newest state.
+    `refused` has the number of refused requests in the window for each reason; `failed` is the number of requests in
+    the window that failed permanently. `signals` is None if the signals were not read, because the pool has no problem
+    or no router reports. `unheard_seconds` is the age of the newest report of any router that routes for the pool, None
+    if there never was a report. `unseen_seconds` is the age of the operator's newest state.
     """
 
     pool: str
@@ -291,8 +293,8 @@ class PoolSituation:
     signals: PoolSignals | None = None
     sizing: SeenSizing | None = None
     measured: Reach | None = None
-    """What the window's kept decisions show about requests that missed the TTFT target although they found an idle
-    instance; None if these are not too many, or if it was not read.
+    """Requests that missed the TTFT target although they found an idle instance, according to the routing decisions
+    that were kept in the window. None if there are not too many of them, or if the decisions were not read.
     """
     moves: SeenMoves = SeenMoves()
     moves_paused: bool = False
@@ -308,7 +310,7 @@ class PoolSituation:
     """
     live_routers: int = 1
     silent_routers: tuple[SeenSilentRouter, ...] = ()
-    """Routers that are no longer live and did not say goodbye, until they are forgotten."""
+    """Routers that are no longer live and did not report their end. A router is listed until the API forgets it."""
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0
     figures_behind_seconds: float = 0.0
@@ -318,7 +320,7 @@ class PoolSituation:
 
     @property
     def served(self) -> Served:
-        """The results of all instances added up."""
+        """The sum of the served requests of all instances."""
         return sum((one.served for one in self.instances), self.gone)
 
     @property
@@ -331,7 +333,7 @@ class PoolSituation:
         return requests / self.window_seconds
 
     def exceeds(self, missed: float, of: float) -> bool:
-        """Return whether `missed` of `of` requests is a larger share than may miss the objectives."""
+        """Return whether `missed` out of `of` requests is a larger share than the objectives allow."""
         return of > 0 and missed / of > self.allowed + 1e-9
 
     @property

@@ -1,4 +1,4 @@
-"""ConditionNotMet: a condition of the InferencePool object that is not as it should be, in the operator's words."""
+"""ConditionNotMet: a condition of the InferencePool object reports a problem. The finding uses the operator's words."""
 
 from collections.abc import Iterator
 
@@ -30,8 +30,8 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _not_ready(pool: PoolSituation, ready: SeenCondition) -> Iterator[Finding]:
-    """Yield the finding for Ready=False. Yield nothing if instances were starting and all desired instances serve by
-    now, because the condition will become True in a moment.
+    """Yield the finding for Ready=False. Yield no finding if the reason is that instances are starting and all desired
+    instances serve by now, because Ready will become True in a moment.
     """
     missing = float(sum(max(0, role.wanted - len(pool.accepting(role.role))) for role in pool.roles))
     if ready.reason != INSTANCES_STARTING:

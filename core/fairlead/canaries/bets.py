@@ -1,4 +1,5 @@
-"""Bets: evidence about the difference between two arms. It is valid at any time, so it may be read after every pair.
+"""Bets: evidence about the difference between two arms. The evidence is valid at any time, so it may be read after
+every pair.
 
 For every effect θ of a grid, one gambler bets that pairs differ by more than θ, and another gambler bets that pairs
 differ by less. If θ is the true effect, a pair's score is symmetric about 0, so neither gambler gains on average. By
@@ -17,7 +18,7 @@ _STAKES = np.array([0.02, 0.06, 0.15, 0.35, 0.7])
 _NEAR = np.arange(-70, 71) * 0.01
 _FAR = np.arange(15, 37) * 0.05
 GRID = np.concatenate((-_FAR[::-1], _NEAR, _FAR))
-"""The effects that are tried: logarithms of ratios, or differences of shares. The grid covers every limit that the
+"""The effects that are tested: logarithms of ratios, or differences of shares. The grid covers every limit that the
 rules can set, such as six times as many tokens (logarithm 1.79).
 """
 _FIRST_SPREAD = 0.5

@@ -9,8 +9,8 @@ from fairlead.canaries.verdicts import CanaryRules, Estimate, Judgement, StepVer
 from fairlead.reports.canaries import CanarySample
 
 GOING_ON = 0.05
-"""Probability that a metric which is worse by more than `go_below` looks acceptable. A canary goes on only if all
-metrics look acceptable, so this probability is not divided among the metrics.
+"""Maximum probability that a metric looks acceptable although it is worse by more than `go_below`. A canary goes on
+only if all metrics look acceptable, so this probability is not divided among the metrics.
 """
 LEAST_PAIRS = 20
 """Minimum number of session pairs before a metric decides anything."""
@@ -103,8 +103,8 @@ def _of_metric(metric: Metric, interval: Interval, looser: Interval, rules: Cana
 
 
 def _worse(metric: Metric, more: float | None, less: float | None) -> list[float | None]:
-    """Return by how much a metric is worse at least, for each direction in which a change is worse. `more` and `less`
-    are the bounds of its change; a bound is None if it is not known.
+    """Return the least amount by which a metric is worse, for each direction in which a change of the metric is worse.
+    `more` and `less` are the bounds of the change; a bound is None if it is not known.
     """
     upwards = [more] if metric.sign >= 0 else []
     return [*upwards, None if less is None else -less] if metric.sign <= 0 else upwards
@@ -114,7 +114,7 @@ _WORDS = {"ttft": "the time to first token", "tpot": "the time per token", "hits
 
 
 def words_of(metric: str) -> str:
-    """Return a metric in words, for sentences."""
+    """Return the words for a metric in a sentence, such as `the tokens of an answer`."""
     return _WORDS.get(metric, "the tokens of an answer")
 
 

@@ -22,7 +22,9 @@ _KNOWN = 5
 """Number of requests of a stratum that must be known before further requests are compared with their mean."""
 _WAITING = 16
 _RECENT = 0.05
-"""Weight of the newest request in the running average that removes the load which both arms share."""
+"""Weight of the newest request in the running average of recent differences. Subtracting this average removes the
+effect of load that both arms share.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +33,8 @@ class Metric:
     `stratum`.
 
     With `is_ratio`, values are logarithms, so that the effect is a ratio; otherwise they are shares. `sign` is 1 if a
-    higher value is worse, -1 if a lower value is worse, and 0 if both are worse. `stop` and `go` multiply the limits
-    `stop_above` and `go_below` of `CanaryRules`.
+    higher value is worse, -1 if a lower value is worse, and 0 if a change in either direction is worse. `stop` and `go`
+    multiply the limits `stop_above` and `go_below` of `CanaryRules`.
     """
 
     name: str
@@ -95,7 +97,7 @@ class Strata:
         self._means: dict[tuple[object, ...], tuple[int, float]] = {}
 
     def rest(self, one: CanarySample) -> float | None:
-        """Return the request's value minus the values of earlier requests of its stratum, corrected by the recent
+        """Return the request's value minus the mean of the earlier requests of its stratum, corrected by the recent
         average difference. None if the request has no value or the stratum has too few requests.
         """
         value = self._metric.value(one)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class StepVerdict(StrEnum):
-    """The decision about a step, by all metrics or by one metric."""
+    """The decision about a canary's step, made from all metrics or from one metric."""
 
     GO = "go"
     WAIT = "wait"
@@ -48,8 +48,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict about a step of a canary, with its evidence. A session is included only if it could be compared;
-    `late_requests` were reported too late to be included.
+    """The verdict about a step of a canary, with its evidence. The counts include only sessions that could be compared.
+    `late_requests` is the number of requests that were reported too late to be included.
     """
 
     verdict: StepVerdict

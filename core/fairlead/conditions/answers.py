@@ -1,4 +1,4 @@
-"""RingSynced, SLOMet, TaskSLOMet and ControlPlaneReachable: the conditions that rest on the control API's responses
+"""RingSynced, SLOMet, TaskSLOMet and ControlPlaneReachable: the conditions that follow from the control API's responses
 about routers and requests.
 """
 
@@ -34,7 +34,7 @@ def ring_synced(facts: PoolFacts) -> Condition:
         return not_answered_yet(kind)
     if facts.observations is None:
         return Condition(
-            type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Routers go on with the last table they have"
+            type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Routers continue with the last table that they received"
         )
     version = facts.observations.table_version
     if facts.observations.live_routers == 0:
@@ -50,8 +50,8 @@ def ring_synced(facts: PoolFacts) -> Condition:
 
 
 def _from_last(facts: PoolFacts, kind: ConditionType, judge: Callable[[PoolFacts], Condition]) -> Condition:
-    """Return the condition for the time in which the API does not respond: its last value, with the time of the last
-    response, as long as that response is recent and had figures.
+    """Return the condition for the time in which the API does not respond. It is the condition from the last response,
+    with the time of that response, if the response is recent and had figures; otherwise its status is Unknown.
     """
     unknown = Condition(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
     if facts.last_heard is None:
@@ -84,8 +84,8 @@ def slo_met(facts: PoolFacts) -> Condition:
 
 
 def task_slo_met(facts: PoolFacts) -> Condition:
-    """Return TaskSLOMet: True if each class of tasks with a target met its target, among the tasks that were over in
-    the last hour.
+    """Return TaskSLOMet: True if each class of tasks that has a target met its target. Tasks that ended in the last
+    hour are counted.
     """
     kind = ConditionType.TASK_SLO_MET
     if _is_unanswered(facts):
@@ -112,8 +112,8 @@ def _task_words(seen: TaskObservation, goal: float) -> str:
 
 
 def _beside(percent: float, goal: float = 100.0) -> str:
-    """Return the percentage with at most three decimals: as few as show on which side of `goal` and of 100 it lies.
-    With a goal of 90, 89.6 is not shown as 90.
+    """Return the percentage with at most three decimals. It has the fewest decimals that show whether the percentage
+    reaches `goal` and whether it reaches 100: with a goal of 90, 89.6 is not shown as 90.
     """
     percent = round(percent, 9)
     words = [f"{percent:.{digits}f}" for digits in range(4)]
@@ -151,4 +151,4 @@ def control_plane_reachable(facts: PoolFacts) -> Condition:
         return Condition(type=kind, status="False", reason="NoAnswer", message=message)
     if facts.observations.record_lacks:
         return Condition(type=kind, status="True", reason="DatabaseWentBack", message=facts.observations.record_lacks)
-    return Condition(type=kind, status="True", reason="Answered", message="The control API took the pool's state")
+    return Condition(type=kind, status="True", reason="Answered", message="The control API accepted the pool's state")

@@ -171,7 +171,9 @@ class ScalingFacts:
     targets: tuple[RoleTarget, ...]
     measured: frozenset[Role]
     is_measured: bool = False
-    """Whether the wanted numbers follow from the measured load (mode SLO), and nobody declares them."""
+    """Whether the wanted numbers follow from the measured load (mode SLO), and are not declared by a person or another
+    controller.
+    """
     sleeps: bool = False
     """Whether the pool stays without instances until a request arrives."""
 
@@ -218,13 +220,15 @@ class PoolFacts:
     migrations_paused: bool | None = False
     """Whether the spec forbids moving sessions; None = no valid spec was seen yet."""
     follows_forecast: bool = False
-    """Whether a schedule of the spec follows the pool's forecast."""
+    """Whether the spec has a schedule that follows the pool's forecast."""
     task_targets: tuple[TaskTarget, ...] = ()
     """The spec's targets of whole tasks."""
     unused_objectives: tuple[str, ...] = ()
     """InferenceObjectives that name a class no request can have, each with the reason."""
     last_heard: LastHeard | None = None
-    """The last response, if the API did not respond lately, and the response's shares of requests are still recent."""
+    """The last response, if the API has not responded lately and the response's shares of requests are still recent;
+    None otherwise.
+    """
     turn: Turn | None = None
     """The pool's state in taking turns on shared devices; None if the pool takes no turns."""
 

@@ -60,8 +60,8 @@ def merge_conditions(
 ) -> tuple[dict[str, Any], ...]:
     """Return the new status.conditions list.
 
-    `now` (RFC 3339) becomes lastTransitionTime only where the status differs from the previous one. A condition whose
-    status is not known yet keeps its previous value.
+    `now` (RFC 3339) becomes the lastTransitionTime of each condition whose status differs from its previous status. A
+    condition whose status is not known yet keeps its previous value.
     """
     before = {str(condition.get("type")): condition for condition in previous}
     merged = []
@@ -79,8 +79,8 @@ def merge_conditions(
 def only_degraded(
     previous: Iterable[Mapping[str, Any]], failure: ActionFailure, generation: int, now: str
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """Return the condition list after a failed reconcile round, with only Degraded updated, and HasDevices if the pool
-    has it; None if Degraded already reports this failure.
+    """Return the condition list after a failed reconcile round. Degraded is updated, and HasDevices if the pool has it;
+    all other conditions stay. None if Degraded already reports this failure.
     """
     before = tuple(previous)
     kind = ConditionType.DEGRADED
@@ -141,7 +141,7 @@ def has_devices(facts: PoolFacts, turn: Turn) -> Condition:
         who = f"{turn.waiting} of {turn.wanted} instances wait{'s' if turn.waiting == 1 else ''} for a device"
         return Condition(type=kind, status="False", reason=WAITS_FOR_DEVICE, message=f"{who}; {_held(turn.holders)}")
     if turn.idle:
-        return Condition(type=kind, status="True", reason=IDLE, message="Without requests: pools that wait get its devices first")
+        return Condition(type=kind, status="True", reason=IDLE, message="The pool has no requests; pools that wait get its devices first")
     return Condition(type=kind, status="True", reason="HasItsDevices", message="No instance waits for a device")
 
 
@@ -153,7 +153,7 @@ def _cannot_use_a_device() -> Condition:
 def _held(holders: tuple[DeviceUser, ...]) -> str:
     words = [f"{one.claim} by {one.pod}{f' of {one.pool} ({one.state})' if one.pool else ', not an instance'}" for one in holders]
     more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
-    return f"in use: {', '.join(words[:_NAMED])}{more}" if words else "free ones are kept for pools that come first"
+    return f"in use: {', '.join(words[:_NAMED])}{more}" if words else "free devices are reserved for pools that come first"
 
 
 _ACCEPTED = "Accepted"
@@ -179,7 +179,7 @@ def gateway_ready(facts: GatewayFacts) -> Condition:
         return Condition(type=kind, status="False", reason="RefsNotResolved", message=_told(unresolved))
     silent = [parent.name for parent in facts.parents if _judgement(parent, _ACCEPTED) is None]
     if silent:
-        message = f"{', '.join(silent)}: no word yet on whether the pool is accepted"
+        message = f"{', '.join(silent)}{' has' if len(silent) == 1 else ' have'} not reported yet whether the pool is accepted"
         return Condition(type=kind, status="Unknown", reason="NotJudgedYet", message=message)
     names = ", ".join(parent.name for parent in facts.parents)
     return Condition(type=kind, status="True", reason="Accepted", message=f"Accepted by {names}")
@@ -196,7 +196,7 @@ def _found(facts: GatewayFacts, kind: str, status: str) -> list[tuple[str, Gatew
 
 
 def _told(found: list[tuple[str, GatewayJudgement]]) -> str:
-    """Join the reasons and messages of gateways, each in the gateway's own words."""
+    """Return the reasons and messages of gateways, joined, each in the gateway's own words."""
     return "; ".join(f"{name}: {one.reason}{f' ({one.message})' if one.message else ''}" for name, one in found)
 
 
@@ -212,17 +212,17 @@ def scaling_active(facts: PoolFacts) -> Condition:
     if not silent:
         return Condition(type=kind, status="True", reason="ValidSignalsFound", message="Every role is measured")
     if facts.observations is not None and facts.observations.figures_behind_seconds:
-        message = "The control API's roll-ups lag, so nothing is known of the last minutes; the numbers of instances stay as they are"
+        message = "The control API's roll-ups lag, so the last minutes are not known; the numbers of instances stay as they are"
         return Condition(type=kind, status="False", reason="FiguresBehind", message=message)
     if scaling.answered or facts.api_problem is not None:
-        message = f"Nothing fresh is measured of {' and '.join(silent)}; the numbers of instances stay as they are"
+        message = f"No fresh measurements of {' and '.join(silent)}; the numbers of instances stay as they are"
         return Condition(type=kind, status="False", reason="NoSignals", message=message)
     return not_answered_yet(kind)
 
 
 def scaling_limited(facts: PoolFacts) -> Condition:
     """Return ScalingLimited. It is True if bounds keep a role from its desired number of instances. Two intended limits
-    do not count: a schedule that sets another number than the declared one, and a minimum that keeps more instances
+    do not count: a schedule that sets another number than the declared number, and a minimum that keeps more instances
     than the measured load needs.
     """
     kind = ConditionType.SCALING_LIMITED
@@ -249,7 +249,9 @@ def _is_limited(target: RoleTarget, scaling: ScalingFacts) -> bool:
 
 
 def _words_of_meant(target: RoleTarget) -> str:
-    """Return a sentence about the bound that sets the role's number as intended; empty if no bound does."""
+    """Return a sentence about the schedule or the minimum that sets the role's number of instances as intended; empty
+    if neither does.
+    """
     match target.reason:
         case TargetReason.SCHEDULE:
             return f"Schedule {target.schedule} sets {target.replicas} {_noun(target)}, as intended"
@@ -265,4 +267,4 @@ def _noun(target: RoleTarget) -> str:
 
 def _words(target: RoleTarget) -> str:
     by = f"schedule {target.schedule}" if target.schedule is not None else "the role"
-    return f"{target.wanted} {_noun(target)} are recommended, and {by} allows {target.bounds.lower} to {target.bounds.upper}"
+    return f"{target.wanted} {_noun(target)} are recommended, but {by} allows only {target.bounds.lower} to {target.bounds.upper}"

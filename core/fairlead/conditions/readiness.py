@@ -1,5 +1,5 @@
-"""The conditions Ready, InstancesReady, Progressing and Degraded: do the desired instances serve, is a change in
-progress, and which instance has which fault?
+"""The conditions Ready, InstancesReady, Progressing and Degraded. They say whether the desired instances serve, whether
+a change is in progress, and which instances have which faults.
 """
 
 from fairlead.amounts import amount
@@ -12,7 +12,7 @@ from fairlead.reports.engines import PASSING
 
 SCALED_TO_ZERO = "ScaledToZero"
 UNTIL_A_REQUEST = " until a request arrives"
-"""The end of the message about a pool at zero that the next request wakes."""
+"""The last words of the message about a pool without instances that the next request will wake."""
 
 
 def ready(facts: PoolFacts, of_instances: Condition) -> Condition:
@@ -23,8 +23,8 @@ def ready(facts: PoolFacts, of_instances: Condition) -> Condition:
 
 
 def instances_ready(facts: PoolFacts) -> Condition:
-    """Return InstancesReady: the role with the worst shortage gives the reason, and the message names every role that
-    lacks instances.
+    """Return InstancesReady. The role with the worst shortage gives the reason; the message names every role that lacks
+    instances.
     """
     kind = ConditionType.INSTANCES_READY
     if not facts.desired:
@@ -72,7 +72,7 @@ def _without_room(facts: PoolFacts) -> str:
     waits = any(trouble.reason in set(NoRoom) for trouble in facts.troubles)
     if not waits or all(role.rollout.max_unavailable for role in facts.desired):
         return ""
-    return "; there is no room for one more: with rollout.maxSurge 0 and maxUnavailable 1 an old instance goes first"
+    return "; there is no room for one more instance: with rollout.maxSurge 0 and maxUnavailable 1 an old instance goes first"
 
 
 SLEEP_REMEDY = (

@@ -1,5 +1,5 @@
-"""The parts of the conditions that are about one role: is it short of instances, does it scale, is it below its
-minimum?
+"""The parts of the conditions that are about one role: whether it lacks instances, whether it scales, and whether it is
+below its minimum.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _STARTING = (InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMIN
 
 
 def count(instances: Iterable[ObservedInstance], *states: InstanceState) -> int:
-    """Return the number of instances in one of these states, without instances whose pods are being deleted."""
+    """Return the number of instances that are in one of these states and whose pods are not being deleted."""
     return sum(1 for instance in instances if instance.state in states and not instance.terminating)
 
 
@@ -53,8 +53,8 @@ def shortage(role: DesiredRole, instances: tuple[ObservedInstance, ...], *, api_
 
 
 def scaling_words(role: DesiredRole, instances: tuple[ObservedInstance, ...]) -> str | None:
-    """Say how far the role is from the desired number; None if exactly the desired number exists and no instance is
-    starting.
+    """Return words for the difference between the role's present and desired number of instances; None if exactly the
+    desired number exists and no instance is starting.
     """
     live = sum(1 for instance in instances if instance.counts)
     starting = count(instances, *_STARTING)

@@ -2,5 +2,6 @@
 exactly between the requests that the instances served and their idle time.
 
 Everything is counted in whole units (`money.UNITS`), so the parts of a sum always add up to the sum. The package must
-not read a clock or round an amount before it is shown. The danger here: a share that is rounded twice.
+not read a clock. It must not round an amount before the amount is shown, because shares that are rounded twice do not
+add up.
 """

@@ -33,8 +33,8 @@ class Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The busy time of a role's instances in an hour, and the part of it spent on prefill, summed over the instances,
-    in microseconds.
+    """The busy time of a role's instances in an hour, and the part of this time that was spent on prefill. Both are
+    sums over the instances, in microseconds.
     """
 
     busy: int
@@ -73,7 +73,9 @@ class Line:
 
 @dataclass(slots=True, kw_only=True)
 class Parts:
-    """A cost in units, divided into the time that requests used, the idle time, and the busy time without tokens."""
+    """A cost in units. It is divided into three parts: the time that requests used, the idle time, and the busy time
+    without tokens.
+    """
 
     used: int = 0
     prefill: int = 0
@@ -83,7 +85,7 @@ class Parts:
     microseconds: int = 0
     """Time of instances that had a price, in microseconds."""
     measured: int = 0
-    """The part of `microseconds` at a measured price."""
+    """The part of `microseconds` for which the price was a measured price."""
 
     @property
     def units(self) -> int:
@@ -183,7 +185,7 @@ def _cached(prefill: int, uses: Sequence[Use]) -> int:
 
 
 def _count(found: Allocation, currency: str, uses: Sequence[Use]) -> None:
-    """Add the groups' use in one hour to their lines in this currency."""
+    """Add the groups' use within one hour to the groups' lines in this currency."""
     for use in uses:
         line = found.lines[currency, use.group]
         line.requests += use.requests
@@ -249,8 +251,8 @@ Steps = Sequence[tuple[int, int]]
 
 
 def unused(windows: Steps, wanted: Steps, declared: Steps, prices: Sequence[Price], start: int, end: int) -> list[tuple[str, int]]:
-    """Return the additional cost of a role's instances if the declared number had applied instead of the wanted number.
-    Only times within [start, end) in which a schedule's window was open are counted.
+    """Return the additional cost that a role's instances would have had with the declared number instead of the wanted
+    number. Only times within [start, end) in which a schedule's window was open are counted.
 
     The result is pairs of a currency and an amount in units. `windows` are pairs of a begin and an end.
     """
@@ -270,6 +272,6 @@ def unused(windows: Steps, wanted: Steps, declared: Steps, prices: Sequence[Pric
 
 
 def _at(steps: Steps, at: int) -> int:
-    """Return the number in force at a time; 0 before the first step."""
+    """Return the number that was in force at a time; 0 before the first step."""
     place = bisect_right(steps, at, key=lambda step: step[0])
     return steps[place - 1][1] if place else 0

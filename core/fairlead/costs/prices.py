@@ -1,5 +1,5 @@
-"""Prices of instance hours. A declared price is in force until the next declared price; where none is declared, the
-measured price is used.
+"""Prices of instance hours. A declared price is in force until the next declared price. In hours without a declared
+price, the measured price is used.
 """
 
 from collections import defaultdict
@@ -10,8 +10,8 @@ from fairlead.costs.money import HOUR_MICROSECONDS
 from fairlead.instances import Role
 
 LEAST_MICROSECONDS = 1_000_000
-"""Least time in microseconds that a role's instances must have existed to get a measured price: the cost of a shorter
-time does not show the cost of an hour.
+"""Least time, in microseconds, for which a role's instances must have existed to get a measured price. The cost of a
+shorter time does not show the cost of a whole hour.
 """
 
 

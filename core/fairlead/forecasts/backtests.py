@@ -39,7 +39,7 @@ PER_QUARTER = 15
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """The facts about a pool that a back-test needs. `declared` has each role's bounds and number of instances;
-    `hit_share` is the share (0-1) of prompt tokens that a full cache saves.
+    `hit_share` is the share (0-1) of prompt tokens that an instance with a full cache need not compute.
     """
 
     declared: tuple[DeclaredRole, ...]
@@ -109,7 +109,7 @@ class _Fleet:
 
 
 def replay(stretch: Stretch, setting: Setting, schedules: Sequence[ScheduleSpec]) -> Outcome:
-    """Compute how the pool's scaling would have handled the demand with these schedules."""
+    """Return the outcome that the pool's scaling would have had with this demand and these schedules."""
     minutes = len(stretch.requests) * PER_QUARTER
     loads = {role: by_minute(of) for role, of in stretch.loads.items()}
     requests, windows = by_minute(stretch.requests), _windows(stretch.start, minutes, schedules)
@@ -175,8 +175,8 @@ def _wanted(
     in_time: float,
     now: float,
 ) -> tuple[int, ScalingMemory]:
-    """Return the role's wanted number of instances after one round of the product's own scaling, and the new memory.
-    The role is passed as `both`, since a single role is sized by its own work whatever its name.
+    """Return the role's wanted number of instances after one round of the product's own scaling, and the scaling memory
+    after the round. The round sees the role as the single role `both`, because each role is sized by its own work.
     """
     alone = replace(role, role=Role.BOTH)
     declared = Declared(
@@ -194,8 +194,8 @@ def _wanted(
 
 _FIXED = RatioSpec()
 _CAPACITY = Capacity(prefill_speed=UNKNOWN, kv_cache_tokens=1)
-"""A capacity that only satisfies the signature of the scaling step. The step uses it only for pools at zero or with
-decode roles, and back-tests have neither.
+"""A placeholder for the capacity in the scaling step. The step uses a capacity only for pools at zero or with decode
+roles, and back-tests have neither.
 """
 
 

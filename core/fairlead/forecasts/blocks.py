@@ -1,8 +1,9 @@
-"""Finds a few windows that cover the instances that a week needs: the days of the week in groups, each day in blocks,
-each block a schedule.
+"""Finds a few schedules that cover the instances that a week needs. The days of the week are put into groups, each day
+is divided into blocks, and each block becomes a schedule.
 
-A block has the largest need of its quarters, so no quarter of an hour has fewer instances than it needs. The extra
-instances that a block costs are weighed against the cost of one more schedule for people to read.
+A block has as many instances as its quarter of an hour with the largest need. So no quarter of an hour has fewer
+instances than it needs. The extra instances that a block costs are weighed against the cost of one more schedule for
+people to read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,8 +79,8 @@ def _grouped(days: NDArray[np.int64], groups: Iterable[tuple[int, ...]], price: 
 
 
 def _cut(wanted: Wanted, price: float) -> tuple[float, list[int]]:
-    """Return the cheapest way to cut a day into blocks: its cost (instance quarters, plus a price for each block) and
-    the cuts.
+    """Return the cheapest way to cut a day into blocks: the cuts, after their cost. The cost is the number of instance
+    quarters plus a price for each block.
     """
     costs = _costs(wanted)
     best = np.full((MOST_BLOCKS + 1, PER_DAY + 1), np.inf)
@@ -97,8 +98,8 @@ def _cut(wanted: Wanted, price: float) -> tuple[float, list[int]]:
 
 
 def _costs(wanted: Wanted) -> NDArray[np.float64]:
-    """Return the instance quarters of the block from each row's quarter to each column's quarter; infinite for empty
-    blocks.
+    """Return a matrix of costs in instance quarters. The entry at a row and a column is the cost of the block from the
+    row's quarter to the column's quarter; it is infinite for an empty block.
     """
     found = np.full((PER_DAY + 1, PER_DAY + 1), np.inf)
     for begins in range(PER_DAY):

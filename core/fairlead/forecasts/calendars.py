@@ -70,14 +70,14 @@ class CalendarDay:
         convert=parse_day,
     )
     like: Weekday | None = text(
-        "The weekday whose demand it has: Sunday for most holidays.", None, enum=tuple(one.value for one in Weekday), convert=Weekday
+        "The weekday whose demand the day has: Sunday for most holidays.", None, enum=tuple(one.value for one in Weekday), convert=Weekday
     )
-    times: float = number("Its demand as a multiple of that of the weekday.", 1, minimum=0, maximum=100)
+    times: float = number("The day's demand as a multiple of the weekday's demand.", 1, minimum=0, maximum=100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastSpec:
-    """Schedules that are proposed from the pool's recorded demand."""
+    """The settings of the schedules that are proposed from the pool's recorded demand."""
 
     mode: ForecastMode = text(
         "Disabled: nothing is proposed; Advise: schedules that would have been better in the last week are proposed as a plan, once a day.",
@@ -93,7 +93,7 @@ class ForecastSpec:
         convert=parse_zone,
     )
     leave_after_seconds: float = duration(
-        "Time for which demand must be outside of the forecast's band until schedules that follow it are suspended.",
+        "Time for which demand must be outside of the forecast's band before schedules that follow the forecast are suspended.",
         "45m",
         minimum=900.0,
         maximum=86400.0,

@@ -1,8 +1,8 @@
 """Writes schedules in the form of a manifest, from the instances that a week needs.
 
-In mode SLO a window has `minReplicas`, so scaling may go above it; otherwise it has `replicas`, and is written only if
-these differ from the role's number without any window. Days of the calendar within the week get windows of their own,
-and the weekly windows are skipped on these days.
+In mode SLO a window has `minReplicas`, so scaling may go above it. In other modes a window has `replicas`, and is
+written only if this number differs from the role's number without any window. Days of the calendar within the week get
+windows of their own, and the weekly windows are skipped on these days.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -134,7 +134,9 @@ def _name(block: Block) -> str:
 
 
 def _skipped(document: Mapping[str, Any], odd: Iterable[date], zone: ZoneInfo, start: datetime) -> dict[str, Any]:
-    """Return the document of a weekly schedule that skips the starts on the calendar's days."""
+    """Return the field `skip` for the document of a weekly schedule: its starts on the calendar's days. The result is
+    empty if no start falls on such a day.
+    """
     schedule, days, found = read(ScheduleSpec, dict(document), "schedule"), set(odd), []
     for at in starts_after(schedule.cron, zone, start - timedelta(seconds=1)):
         if at >= start + timedelta(days=8):

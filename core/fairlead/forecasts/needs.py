@@ -16,8 +16,8 @@ from fairlead.forecasts.records import DemandRecord, Rates, Series
 from fairlead.instances import Role
 
 LEAST_QUARTERS = 96
-"""Least number of quarters of an hour in which requests were in time that a capacity must be based on. It equals one
-day.
+"""A capacity must be based on at least this many quarters of an hour in which requests were in time. Together they are
+one day.
 """
 _MOST = 0.95
 """Quantile of the observed demand that is used as the largest demand. The true maximum is not used, because in single
@@ -47,8 +47,8 @@ class Carried:
 
 
 def carried_by(record: DemandRecord, percentile: float) -> Mapping[Role, Carried] | None:
-    """Return the demand that an instance of each role served while at least `percentile` percent of the requests were
-    in time; None if too few quarters of an hour were like that.
+    """Return, by role, the demand that one instance served in quarters of an hour in which at least `percentile`
+    percent of the requests were in time. None if too few quarters of an hour meet this condition.
     """
     met = np.nan_to_num(record.in_time, nan=0.0) * 100 >= percentile
     found: dict[Role, Carried] = {}

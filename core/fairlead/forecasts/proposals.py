@@ -30,15 +30,15 @@ from fairlead.schemas.reading import read
 from fairlead.tables import SloFacts
 
 FEWER_LATE = 0.85
-"""Largest share of the late requests under the present schedules that a proposal may have to be worth it for fewer late
-requests.
+"""A proposal is worth it if its number of late requests is at most this multiple of the number under the present
+schedules, and its instance hours are within `_MORE_HOURS`.
 """
 LESS_HOURS = 0.9
-"""Largest share of the instance hours under the present schedules that a proposal may have to be worth it for fewer
-hours.
+"""A proposal is worth it if its instance hours are at most this multiple of the hours under the present schedules, and
+its late requests are within `_AS_LATE`.
 """
 _MORE_HOURS = 1.2
-"""Largest multiple of the present instance hours that a proposal with fewer late requests may cost."""
+"""Largest multiple of the present instance hours that a proposal may cost if it has fewer late requests."""
 _AS_LATE = 0.001
 """Share of all requests by which the number of late requests may grow if a proposal saves hours."""
 _DATED = re.compile(rf"{PREFIX}([0-9]{{8}})-[0-9]{{4}}")
@@ -65,7 +65,7 @@ class Forecasted:
 
     @property
     def others(self) -> tuple[ScheduleSpec, ...]:
-        """The spec's schedules that do not follow a forecast: people wrote them."""
+        """The spec's schedules that do not follow a forecast, because people wrote them."""
         return tuple(one for one in self.schedules if not one.name.startswith(PREFIX))
 
 
@@ -107,8 +107,8 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposed:
-    """The forecast of a pool, based on the demand that its instances were seen to serve, and the schedules that
-    follow.
+    """The forecast of a pool with the schedules that follow from it. The forecast is based on the demand that the
+    pool's instances were observed to serve.
     """
 
     carried: Mapping[Role, Carried]
@@ -129,7 +129,7 @@ def proposed(record: DemandRecord, pool: Forecasted, now: datetime) -> Proposed 
     if carried is None:
         return (
             f"the pool served {pool.slo.percentile:g} % of its requests in time for less than a day in all, "
-            "so nobody knows how much an instance can carry"
+            "so the capacity of an instance is not known"
         )
     week = week_of(past, pool, carried, origin)
     return Proposed(carried=carried, week=week, schedules=_drafted(past, pool, carried, week))
@@ -163,7 +163,7 @@ def _drafted(past: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carrie
 
 
 def _odd_days(week: Week, pool: Forecasted) -> dict[date, Wanted]:
-    """Return the wanted numbers of instances for those special days of the calendar that are within the week."""
+    """Return the wanted numbers of instances for the calendar's special days within the week."""
     calendar, found = by_date(pool.forecast.calendar), dict[date, Wanted]()
     for place, (day, quarter) in enumerate(local_quarters(week.requests.start, PER_WEEK, pool.forecast.time_zone)):
         if day in calendar:
@@ -173,7 +173,7 @@ def _odd_days(week: Week, pool: Forecasted) -> dict[date, Wanted]:
 
 
 def tried(record: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carried], now: datetime) -> Tried:
-    """Back-test the last week with a forecast made from the data before it."""
+    """Return the back-tests of the last week, with a forecast made from the data before that week."""
     origin = midnight(now, pool.forecast.time_zone)
     start = origin - WEEK
     past = record.until(origin)
@@ -196,7 +196,7 @@ def read_all(documents: Iterable[Mapping[str, Any]]) -> tuple[ScheduleSpec, ...]
 
 
 def stretch_of(record: DemandRecord, carried: Mapping[Role, Carried]) -> Stretch:
-    """Return a record as demand of a back-test, its gaps filled."""
+    """Return a record in the form of a back-test's demand, with its gaps filled."""
     rates = Rates(**{name: gapless(getattr(record.rates, name)) for name in _MEASURES})
     return Stretch(start=record.start, requests=rates.requests, loads={role: of.load(rates) for role, of in carried.items()})
 
@@ -231,7 +231,7 @@ def _declared(role: RoleLimits) -> DeclaredRole:
 
 
 def is_stale(present: Iterable[ScheduleSpec], now: datetime) -> bool:
-    """Return whether the spec has windows for a day of the calendar that is over: such windows would open again in a
+    """Return whether the spec has windows for a day of the calendar that has passed. Such windows would open again in a
     year.
     """
     dated = (_DATED.fullmatch(one.name) for one in present)

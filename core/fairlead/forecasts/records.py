@@ -50,11 +50,11 @@ class DemandRecord:
         return self.start + QUARTER * len(self.in_time)
 
     def until(self, end: datetime) -> "DemandRecord":
-        """Return the part before an instant."""
+        """Return the part of the record before an instant."""
         return self._cut(0, self._place(end))
 
     def since(self, start: datetime) -> "DemandRecord":
-        """Return the part from an instant on."""
+        """Return the part of the record from an instant on."""
         return self._cut(self._place(start), len(self.in_time))
 
     def _place(self, at: datetime) -> int:
@@ -78,8 +78,8 @@ def local_quarters(start: datetime, quarters: int, zone: ZoneInfo) -> tuple[tupl
 
 
 def by_days(values: Series, start: datetime, zone: ZoneInfo) -> dict[date, Series]:
-    """Divide a series into local days of 96 quarters. A quarter that the clock skips is NaN; of a repeated quarter the
-    later one counts.
+    """Divide a series into local days of 96 quarters. A quarter that the clock skips is NaN. If the clock repeats a
+    quarter, the later value counts.
     """
     days: dict[date, Series] = {}
     for (day, quarter), value in zip(local_quarters(start, len(values), zone), values, strict=True):

@@ -3,7 +3,7 @@ the last days, with a band of 90 %.
 
 A median over weeks ignores a single outage or peak; the days of the calendar are left out. The width of the band comes
 from the errors of forecasts for past weeks, each made from the data before its week. Without three weeks of record
-there is no forecast (`enough`). The alternatives that were tried are in docs/decisions/0049.
+there is no forecast (`missing_days`). The alternatives that were tried are in docs/decisions/0049.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from fairlead.forecasts.calendars import CalendarDay
 from fairlead.forecasts.records import PER_DAY, PER_WEEK, WEEK, Series, by_days, local_quarters
 
 LEAST_DAYS = 21
-"""Least days of record for a forecast: a median of three weeks ignores one odd week."""
+"""Minimum number of recorded days for a forecast. With three weeks, the median ignores one unusual week."""
 WEEKS = 6
 """Number of the newest weeks from which a forecast is made."""
 COVERAGE = 0.9
@@ -26,8 +26,8 @@ _RECORDED = 0.8
 """Share of a day's quarters that must be recorded for the day to count."""
 _LEVEL_BOUNDS = (0.6, 1.6)
 _ODD = (0.5, 2.0)
-"""Limits, as multiples of a past day's forecast. A day with half of its quarters outside of them was an outage or a
-peak.
+"""The lower and the upper limit of the median ratio of a past day's demand to its forecast. A day outside these limits
+was an outage or a peak.
 """
 _ORIGINS = 3
 """Number of past weeks whose forecast errors determine the band."""
@@ -53,12 +53,14 @@ class Known:
     zone: ZoneInfo
 
     def before(self, day: date) -> "Known":
-        """Return the days known when the day began."""
+        """Return the recorded days before `day`."""
         return Known(days={one: values for one, values in self.days.items() if one < day}, calendar=self.calendar, zone=self.zone)
 
 
 Forecaster = Callable[[Known, date], Series | None]
-"""A function that computes the usual demand of a day from the known earlier days; None if no earlier day is known."""
+"""A function that returns the usual demand of a day, computed from the known earlier days; None if no earlier day is
+known.
+"""
 
 
 def known_of(values: Series, start: datetime, zone: ZoneInfo, calendar: Mapping[date, CalendarDay]) -> Known:
@@ -96,8 +98,8 @@ def median_of_weeks(known: Known, day: date) -> Series | None:
 
 
 def at_level(known: Known, day: date) -> Series | None:
-    """Return the median of weeks, times the median ratio of the last seven days to their own medians, which follows
-    demand that grows or shrinks.
+    """Return the median of weeks, multiplied by the level of the last seven recorded days (`level`). So the forecast
+    follows demand that grows or shrinks. None if no median is known.
     """
     usual = median_of_weeks(known, day)
     return None if usual is None else usual * level(known)
@@ -176,8 +178,8 @@ def _floor(known: Known) -> float:
 
 
 def _errors(known: Known, by: Forecaster) -> tuple[float, float]:
-    """Return the quantiles of past errors, each divided by forecast plus floor, of forecasts made before each of the
-    last weeks.
+    """Return the lower and the upper quantile of past errors that bound the band. The errors are of forecasts made
+    before each of the last weeks; each error is divided by the forecast plus `_floor`.
     """
     errors: list[Series] = []
     for day in sorted(known.days)[-7 * _ORIGINS :]:
@@ -206,8 +208,8 @@ def is_odd(day: Series, expected: Series) -> bool:
 
 
 def mean_error(known: Known, by: Forecaster, weeks: int) -> float:
-    """Return the mean absolute error divided by the mean demand (0 = perfect), of forecasts made before each of the
-    last weeks.
+    """Return the mean absolute error of the forecasts made before each of the last weeks, divided by the mean demand. 0
+    = perfect.
     """
     off, total = 0.0, 0.0
     for day in sorted(known.days)[-7 * weeks :]:

@@ -6,12 +6,13 @@
     recordings      the content of a recording
     engine_caches   how much of a prompt an instance holds, by events or else by a router's own history
     block_index     the index that events update and prompts query
-    sources         the caches that send events, what is known of each, and the holders of each block, one bit each
+    sources         the caches that send events, the blocks that each of them holds, and each block's holders as bits
     block_keys | engine_hashes | sequences
                     keys of prompts; the engine's own hashes, recomputed; gaps, replays and restarts
     events          the events that an engine sends
 
 An event names a block by the engine's hash, which depends on the engine's algorithm and seed. A prompt is looked up by
 keys of our own, computed from its token ids; the event of a stored block has token ids too, so the index learns which
-key a hash stands for. The danger of the index: a block that it lists but the engine has evicted costs a whole prefill.
+key a hash stands for. An error of the index is expensive: if it lists a block that the engine has evicted, a request is
+placed for a cache hit and computes its whole prompt instead.
 """

@@ -56,24 +56,27 @@ class IndexCounts:
     """
     unknown_removed: int = 0
     wrong_size: int = 0
-    """Blocks stored with another block size than the source's first event, or with token ids that do not fill the
-    blocks.
+    """Number of blocks stored with another block size than the source's first event, or with token ids that do not fill
+    the blocks.
     """
     unnamed: int = 0
-    """Blocks stored without token ids under a hash that the source has stored with token ids in no other tier."""
+    """Number of blocks stored under a hash without token ids, if no other tier of the source has stored this hash with
+    token ids. So their keys are unknown.
+    """
     unknown_medium: int = 0
-    """Blocks stored in a medium that no known engine has."""
+    """Number of blocks stored in a medium that no known engine has."""
     forgotten: int = 0
-    """Blocks forgotten because a source held too many blocks in one tier, or too many sources held one block."""
+    """Number of blocks forgotten because a source held too many blocks in one tier, or too many sources held one block.
+    """
 
 
 class BlockIndex:
     """An index of the blocks that every source holds.
 
-    `most_blocks` bounds the blocks of a source in one `Tier` (a holding; a source has at most four): the oldest blocks
-    are dropped first. `most_holders`, if given, bounds how many holdings of one key are kept (llm-d's `podCacheSize`):
-    the holding that was added longest ago is dropped first, and is then unknown for this key until the engine stores
-    the block again.
+    `most_blocks` bounds the blocks of a holding, which is one source in one `Tier` (a source has at most four
+    holdings). If there are more blocks, the oldest blocks are dropped. `most_holders`, if given, bounds the number of
+    holdings that are kept for one key (llm-d's `podCacheSize`). If there are more holdings, the holding that was added
+    longest ago is dropped; it is then unknown for this key until the engine stores the block again.
     """
 
     def __init__(self, *, most_blocks: int = MOST_BLOCKS_PER_HOLDING, most_holders: int | None = None) -> None:
@@ -110,8 +113,8 @@ class BlockIndex:
         self.counts = IndexCounts()
 
     def __len__(self) -> int:
-        """Return the number of distinct blocks that any source holds or is expected to hold, including cleared ones not
-        swept yet.
+        """Return the number of distinct blocks that any source holds or is expected to hold. It includes cleared blocks
+        that are not swept yet.
         """
         return len(self._masks)
 
@@ -188,8 +191,8 @@ class BlockIndex:
         return self._holders.leading(keys, cache.mask if left_out is None else cache.mask & ~left_out.bit)
 
     def slow_blocks(self, source: Source, keys: Sequence[int]) -> TierCounts:
-        """Return, for each tier of `SLOW`, how many of the leading blocks that the source holds would be loaded from
-        that tier.
+        """Return, for each tier of `SLOW`, the number of blocks that would be loaded from that tier, out of the leading
+        blocks that the source holds.
         """
         cache = self._caches.get(source)
         return NOTHING_SLOW if cache is None or not cache.is_tiered else self._through_tiers(cache, keys)[1]
@@ -239,14 +242,14 @@ class BlockIndex:
         return self._slots
 
     def hold(self, source: Source, block_hash: BlockHash, key: int, *, tier: Tier = _GPU) -> None:
-        """Record that the source holds this block without an event that says so."""
+        """Record that the source holds this block although no event says so."""
         self._add(self._holding(self._cache(source), tier), block_hash, key)
 
     def expect(self, source: Source, keys: Sequence[int], request: str) -> None:
         """Expect the source to hold these blocks before its events report them, because a request was sent to it.
         `request` is a new id of that request.
 
-        When an event stores such a block, the block is no longer expected but held until an event removes it.
+        When an event stores an expected block, the block counts as held instead, until an event removes it.
         """
         cache = self._cache(source)
         holding = self._holding(cache, EXPECTED)
@@ -259,8 +262,8 @@ class BlockIndex:
                 requests.add(request)
 
     def no_longer_expect(self, source: Source, keys: Sequence[int], request: str) -> None:
-        """Stop expecting the blocks that are expected because of this request and not yet stored; an unknown request is
-        ignored.
+        """Stop expecting the blocks that are expected because of this request and are not stored yet. An unknown
+        request is ignored.
         """
         cache = self._caches.get(source)
         if cache is None:
@@ -282,8 +285,8 @@ class BlockIndex:
                     self._clear(cache, holding)
 
     def sweep(self, most_blocks: int) -> bool:
-        """Forget up to this many of the cleared blocks; return whether some are left. Each applied batch sweeps a
-        part.
+        """Forget up to `most_blocks` of the blocks that were cleared; return whether such blocks are left. Each batch
+        that is applied also forgets some of them.
         """
         while self._cleared and most_blocks > 0:
             holding = self._cleared[-1]
@@ -297,7 +300,7 @@ class BlockIndex:
         return bool(self._cleared)
 
     def drop(self, source: Source) -> None:
-        """Forget the source: its instance is gone."""
+        """Forget the source, because its instance no longer exists."""
         cache = self._caches.pop(source, None)
         if cache is not None:
             for holding in tuple(cache.holdings.values()):
@@ -394,7 +397,9 @@ class BlockIndex:
         self._take(cache.holdings[EXPECTED], key)
 
     def _store_named(self, cache: Cache, holding: Holding, hashes: Sequence[BlockHash]) -> None:
-        """Store a block reported by hash alone, as offloading engines report the second tier."""
+        """Record blocks that the event names by their hashes alone, without token ids. Offloading engines report the
+        second tier in this way.
+        """
         for block_hash in hashes:
             key = self._key_of(cache, block_hash)
             if key is None:

@@ -87,5 +87,5 @@ def _seeded(parent_key: int, extra: Sequence[object]) -> int:
 
 
 def _frozen(value: object) -> object:
-    """Turn lists into tuples, because one engine's encoding makes lists where another's makes tuples."""
+    """Turn lists into tuples, because one engine's encoding has lists where another engine's encoding has tuples."""
     return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value

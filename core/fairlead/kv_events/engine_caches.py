@@ -35,7 +35,7 @@ class KnownPrompt(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """For a list of instances, the position of each in vectors, and whether its events count."""
+    """For a list of instances, each instance's position in vectors, and whether its events count."""
 
     instances: Sequence[str]
     version: tuple[int, int]
@@ -70,7 +70,8 @@ class EngineCaches:
 
     def takes_size(self, block_tokens: int) -> bool:
         """Return whether blocks of this size can be compared with the pool's blocks. The first reported size becomes
-        the pool's; once no source has that size any more, another size replaces it, as after a rollout.
+        the pool's block size. Once no source has that size any more, for example after a rollout, the next reported
+        size replaces it.
         """
         if block_tokens == self.block_tokens:
             return True
@@ -128,7 +129,7 @@ class EngineCaches:
             self._incomplete.add(instance)
 
     def ignore(self, instance: str) -> None:
-        """Stop using the instance's events; the router's own history is used instead."""
+        """Stop using the instance's events. The router's own history of requests is used instead."""
         self._heard_version += 1
         self.heard.pop(instance, None)
         self._incomplete.discard(instance)
@@ -148,7 +149,7 @@ class EngineCaches:
         return self._judged(prompt, instance, self.index.match(source, prompt.engine_blocks), remembered_tokens)
 
     def hits_everywhere(self, prompt: KnownPrompt, remembered: Mapping[str, int]) -> Mapping[str, int]:
-        """Return `hit_tokens` for every instance that has events or is in the router's own history; it may be 0."""
+        """Return `hit_tokens` of each instance that has events or is in the router's own history. It may be 0."""
         if not self.heard or not prompt.engine_blocks:
             return remembered
         matched = self.index.match_everywhere(prompt.engine_blocks)

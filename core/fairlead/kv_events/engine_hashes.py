@@ -1,9 +1,9 @@
 """Recomputes an engine's own block hashes from token ids.
 
 vLLM hashes `(parent's hash, tokens, extra keys)`, serialised as canonical CBOR or as a pickle, with SHA-256 or 128-bit
-xxh3. The first block's parent is the hash of PYTHONHASHSEED's text, or random if the variable is not set; then no hash
-can be recomputed. Source: `v1/core/kv_cache_utils.py` and `utils/hashing.py` of vLLM 0.10 to 0.32; the vectors of the
-unit tests come from a real engine.
+xxh3. The first block's parent is the hash of PYTHONHASHSEED's text. If this variable is not set, the parent is random
+and no hash can be recomputed. Source: `v1/core/kv_cache_utils.py` and `utils/hashing.py` of vLLM 0.10 to 0.32; the
+vectors of the unit tests come from a real engine.
 
 The index does not need these hashes. They show whether Fairlead interprets token ids, block size and adapter in the
 same way as the engine.
@@ -75,14 +75,16 @@ class HashForm(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineHashing:
-    """The way an engine hashes: one of `ALGORITHMS`, and the text of its PYTHONHASHSEED."""
+    """The way in which an engine hashes blocks: one of `ALGORITHMS`, the text of the engine's PYTHONHASHSEED, and the
+    form of the hashes in its events.
+    """
 
     algorithm: str
     seed: str
     form: HashForm = HashForm.UNSIGNED
 
     def none_hash(self) -> bytes:
-        """Return the parent of every first block."""
+        """Return the hash that stands for the parent of every first block."""
         return ALGORITHMS[self.algorithm](self.seed)
 
     def block_hashes(
@@ -98,7 +100,9 @@ class EngineHashing:
             yield self.formed(parent)
 
     def digest(self, parent: bytes | None, token_ids: Sequence[int], extra_keys: tuple[str, ...] = ()) -> bytes:
-        """Return the whole hash of the block that follows the block with hash `parent`; None = the first block."""
+        """Return the whole hash of the block that follows the block with the hash `parent`. `parent` None = the first
+        block.
+        """
         return ALGORITHMS[self.algorithm]((self.none_hash() if parent is None else parent, tuple(token_ids), extra_keys or None))
 
     def formed(self, digest: bytes) -> BlockHash:
@@ -109,8 +113,8 @@ class EngineHashing:
 def recognise(
     sequences: Sequence[Sequence[int]], block_size: int, seen: Collection[BlockHash], seeds: Sequence[str]
 ) -> EngineHashing | None:
-    """Return the engine's hash algorithm: the algorithm by which some hashes of these token sequences are among the
-    hashes `seen`; None if no algorithm fits.
+    """Return the engine's hash algorithm and seed, or None. The algorithm fits if some hashes of these token sequences,
+    computed with it, are among the hashes `seen`.
 
     64 bits do not agree by chance, so one matching hash is proof.
     """

@@ -76,7 +76,7 @@ class BlockStored(Protocol):
 
 
 class BlockRemoved(Protocol):
-    """Blocks were evicted. A block that was stored twice has two copies, and each is removed separately."""
+    """Blocks were evicted. If a block was stored twice, the cache has two copies, and an event removes one copy."""
 
     kind: ClassVar[Literal[EventKind.REMOVED]]
 

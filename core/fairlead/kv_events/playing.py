@@ -1,12 +1,13 @@
-"""Plays a recording to an index, in the recorder's time. Each request is looked up at the time when it was sent.
+"""Plays a recording: applies its batches to an index and looks up each request in the index at the time when the
+request was sent. Times are the recorder's.
 
-A batch takes effect at the time when the engine made it, since the index is not responsible for the delay of its
+A batch takes effect at the time when the engine made it, because the index is not responsible for the delay of its
 arrival. The engine's timestamps give that time if they follow the recorder's clock; otherwise the time of arrival is
 used.
 
-Like a router, a playing uses two facts besides events. A request that was sent and not answered holds its prompt's
-blocks: an engine schedules requests in order, and never evicts blocks in use. An answered request holds them until the
-next batch arrives, since its last events are still on their way.
+As in a router, two facts besides events are used. A request that was sent and has not ended holds its prompt's blocks,
+because an engine schedules requests in order and never evicts blocks in use. A request that has ended holds them until
+the next batch arrives, because its last events are still on their way.
 """
 
 from collections import defaultdict
@@ -22,8 +23,8 @@ from fairlead.kv_events.sources import Source
 from fairlead.kv_events.unseen_blocks import UnseenBlock
 
 _EXPECTED_SECONDS = 2.0
-"""Seconds after a request's end for which its blocks are expected although no batch has arrived; llm-d bridges the lag
-of events in this way.
+"""Seconds after a request's end for which its blocks are expected although no batch has arrived. llm-d bridges the
+delay of events in the same way.
 """
 
 _LONGEST_DELAY_SECONDS = 1.0
@@ -34,7 +35,9 @@ two clocks is not constant.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """A batch for the index; `segment` is the index of the gapless stretch of its source's batches that contains it."""
+    """A batch for the index. `segment` is the number of the stretch of the source's batches, without gaps, to which the
+    batch belongs.
+    """
 
     time: float
     """Time when the engine made the batch, in the recorder's time in s."""
@@ -44,7 +47,7 @@ class Feed:
 
 
 class _Kind(IntEnum):
-    """The kinds of steps of a playing, in the order in which simultaneous steps are played."""
+    """The kinds of steps when a recording is played, in the order in which simultaneous steps are carried out."""
 
     BATCH = 0
     DONE = 1
@@ -68,7 +71,9 @@ def made_at(batches: Sequence[RecordedBatch]) -> list[float]:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Expected:
-    """A request's blocks at its source, from when it is sent until its events have reported them."""
+    """The blocks that a request causes its source to hold, from the time when the request is sent until events have
+    reported the blocks.
+    """
 
     source: Source
     keys: tuple[int, ...]
@@ -77,7 +82,7 @@ class _Expected:
 
 
 class Playing:
-    """One recording, played once to an index of its own.
+    """Plays one recording once, to an index of its own.
 
     `feeds` are each source's batches, `sizes` each source's tokens per block, and `unseen` the blocks that each source
     held at the beginning of each segment. `placed` gives the source of each request, by the request's position in the
@@ -100,8 +105,8 @@ class Playing:
         self._expectations = 0
 
     def cached_tokens(self, requests: Sequence[RecordedRequest]) -> Iterator[tuple[RecordedRequest, int]]:
-        """Yield each request in order of sending, with the number of prompt tokens that its instance should have cached
-        then.
+        """Yield each request in order of sending, with the number of prompt tokens that its instance should have had in
+        its cache at that time.
         """
         for source, segments in self._unseen.items():
             if segments:
@@ -145,8 +150,8 @@ class Playing:
         return block_keys(token_ids, self._sizes[source], lora_name=request.lora_name, cache_salt=request.cache_salt)
 
     def _cached(self, source: Source, request: RecordedRequest) -> int:
-        """Return the prompt tokens that the source should have cached. At least one token of a prompt is always
-        computed, so the prompt's last block never counts in full.
+        """Return the number of prompt tokens that the source should have in its cache. An engine always computes at
+        least one token of a prompt, so the prompt's last block never counts in full.
         """
         tokens = request.prompt_token_ids
         return self.index.match(source, self._keys(source, request, tokens[:-1])) * self._sizes[source]

@@ -101,7 +101,7 @@ def predict(batches: Iterable[RecordedBatch], requests: Sequence[RecordedRequest
 def _in_order(batches: Iterable[RecordedBatch]) -> tuple[dict[Source, list[Feed]], SequenceCounts]:
     trackers: dict[Source, SequenceTracker[RecordedBatch]] = {}
     taken: dict[Source, list[tuple[RecordedBatch, int]]] = defaultdict(list)
-    """Per source, its batches, each with the index of its segment."""
+    """By source, its batches, each with the number of its segment."""
     for batch in sorted(batches, key=lambda each: each.arrived):
         tracker = trackers.setdefault(batch.source, SequenceTracker(can_replay=False, first=None))
         step = tracker.live(batch.number, batch.stamp, batch)
@@ -172,10 +172,10 @@ def _placed(
     sequences: Mapping[int, Sequence[TokenSequence]],
     findings: Mapping[Source, UnseenBlocks],
 ) -> dict[int, Source]:
-    """Return the source that received each request, keyed by the request's position in the list.
+    """Return the source that received each request, by the request's position in the list.
 
-    It is the only source that can have received the request, or the only source that stored the request's blocks while
-    the request ran. A request without such a source is left out.
+    This source is the only source that can have received the request, or the only source that stored the request's
+    blocks while the request ran. A request without such a source is left out.
     """
     placed: dict[int, Source] = {}
     for number, request in enumerate(requests):

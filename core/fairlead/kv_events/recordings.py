@@ -9,7 +9,7 @@ from fairlead.kv_events.sources import Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBatch:
-    """A batch of events. `arrived` is the time of arrival by the recorder's clock, in s; `stamp` is the engine's
+    """A batch of events. `arrived` is the time of arrival in seconds by the recorder's clock; `stamp` is the engine's
     timestamp.
     """
 
@@ -22,7 +22,9 @@ class RecordedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """A request that the engine finished. Times are the recorder's, in s; `cached_tokens` is the engine's own count."""
+    """A request that the engine finished. Times are in seconds by the recorder's clock; `cached_tokens` is the engine's
+    own count.
+    """
 
     name: int | str
     """The request's name in the recording."""

@@ -1,8 +1,8 @@
 """Checks the sequence numbers of batches: detects lost and repeated batches, and restarts of the engine.
 
-An engine numbers its batches from 0 and stamps each with its clock. PUB/SUB loses batches that a slow or late
-subscriber does not read in time, so a subscriber asks the engine to repeat all batches from a number on. A restarted
-engine begins at 0 again with an empty cache. Its batches have later timestamps than all earlier batches; this
+An engine numbers its batches from 0 and stamps each batch with its clock. A PUB/SUB socket loses batches that a slow or
+late subscriber does not read in time. So a subscriber asks the engine to repeat all batches from a certain number on. A
+restarted engine begins at 0 again with an empty cache. Its batches have later timestamps than all earlier batches; this
 distinguishes them from repeated batches.
 
 The caller owns sockets and time: it passes in the received messages and carries out the returned `Step`.
@@ -29,7 +29,7 @@ class SourceState(StrEnum):
     REPLAYING = "replaying"
     """Missing batches were requested; batches that arrive meanwhile wait."""
     INCOMPLETE = "incomplete"
-    """Batches were lost permanently: the source may hold blocks that the index does not know."""
+    """Batches were lost permanently, so the source may hold blocks that the index does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Step(Generic[Batch]):
     """The next things for the caller to do, in this order: clear the source if `reset`, apply the batches, ask for a
     replay.
 
-    A replay that is still running is abandoned when a new one is requested.
+    If a replay is requested while an earlier replay runs, the earlier replay is abandoned.
     """
 
     batches: tuple[Batch, ...] = ()
@@ -81,9 +81,9 @@ class SequenceTracker(Generic[Batch]):
         """Whether the replay contained the batch before `_next` unchanged; if not, the engine has restarted."""
         self._incomplete = False
         self._taken: tuple[int, float] | None = None
-        """Set if a replay did not contain the batch before `_next`: the number expected before that replay, and the
-        timestamp of the batch before that number. Unless the engine turns out to have restarted, the batches below that
-        number were applied and are not lost.
+        """Set if a replay did not contain the batch before `_next`. It has the number that was expected before that
+        replay, and the timestamp of the batch before that number. Batches below that number were applied and are not
+        lost, unless the engine turns out to have restarted.
         """
         self.counts = SequenceCounts()
 
@@ -96,8 +96,8 @@ class SequenceTracker(Generic[Batch]):
         return SourceState.CURRENT if self.counts.applied else SourceState.WAITING
 
     def follows(self, number: int, stamp: float) -> bool:
-        """Return whether this published batch is the next one and no other batch waits; if so, count it as applied.
-        This is the fast path of `live` for the usual case.
+        """Return whether this published batch is the next expected batch and no other batch waits; if so, count it as
+        applied. This is the fast path of `live`, for the usual case.
         """
         if number != self._next or self._replaying or self._waiting:
             return False
@@ -107,7 +107,7 @@ class SequenceTracker(Generic[Batch]):
         return True
 
     def live(self, number: int, stamp: float, batch: Batch) -> Step[Batch]:
-        """Handle a published batch. `stamp` is the engine's own clock, in s."""
+        """Handle a published batch. `stamp` is its time by the engine's own clock, in seconds."""
         if self._next is None:
             self._next = number
         if self.follows(number, stamp):
@@ -140,13 +140,12 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=self._in_line())
 
     def replay_ended(self) -> Step[Batch]:
-        """End the replay, either after its end marker or because the caller stopped it. Batches that are still missing
-        are lost.
+        """End the replay, either after its end marker or because the caller stopped it.
 
-        An engine that does not have the last applied batch has restarted, or has sent more batches since than it keeps.
-        Then all batches that it has are requested. A long replay may have holes, because vLLM's socket drops batches
-        that a busy reader does not read in time. As long as each replay brings some missing batches, the batches that
-        are still missing are requested again.
+        An engine that does not have the last applied batch has restarted, or has sent more batches since then than it
+        keeps. Then all batches that the engine has are requested. A long replay may have holes, because vLLM's socket
+        drops batches that a busy reader does not read in time. As long as each replay brings some missing batches, the
+        batches that are still missing are requested again. Otherwise they are lost.
         """
         if not self._replaying:
             return Step()
@@ -170,7 +169,7 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=batches, replay_from=self._ask().replay_from)
 
     def unanswered(self) -> Step[Batch]:
-        """Request the replay once more, because it has not arrived."""
+        """Request the replay once more, because the replay has not arrived."""
         return self._ask() if self._replaying else Step()
 
     def reconnected(self) -> Step[Batch]:
@@ -233,7 +232,7 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=batches, reset=True)
 
     def _in_line(self) -> tuple[Batch, ...]:
-        """Return the waiting batches that follow without a gap."""
+        """Remove and return the waiting batches that follow the last applied batch without a gap."""
         batches: list[Batch] = []
         assert self._next is not None
         while (kept := self._waiting.pop(self._next, None)) is not None:

@@ -9,8 +9,8 @@ from typing import Final
 from fairlead.kv_events.events import BlockHash
 
 EXPECTED = "expected"
-"""The key, in place of a tier, of the blocks that a source is expected to hold soon and that its events have not
-reported yet.
+"""The key that stands in place of a tier for expected blocks: blocks that a source will hold soon and that its events
+have not reported yet.
 """
 
 
@@ -114,7 +114,7 @@ def key_of(cache: Cache, block_hash: BlockHash) -> int | None:
 class Holders:
     """Key of a block → mask of the holdings that have it.
 
-    `masks` is written by the index directly, since every event goes through it.
+    The index writes `masks` directly, because every event changes it and a call would be slow.
     """
 
     def __init__(self) -> None:

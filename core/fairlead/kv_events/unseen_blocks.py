@@ -2,10 +2,12 @@
 
 A recording may begin when the cache is already warm, and batches may be missing in its middle. Later events show
 earlier contents of the cache. A block named as a parent was in the cache, and so were all blocks before it, because an
-engine reuses whole prefixes. A block that is removed without having been stored since was in the cache. Cache hits of
-requests (the count against which an index is checked) are not used. To find the prompt of such a block, the block's
-hash must be resolved to a key. If the engine's hashing is known, every prompt gives the hashes of its blocks. Otherwise
-the tokens stored after an unknown parent are searched in the recorded requests.
+engine reuses whole prefixes. A block that is removed without having been stored since the beginning of the segment was
+in the cache. Cache hits of requests are not used, because the index is checked against them.
+
+To find the prompt of an unseen block, the block's hash must be resolved to a key. If the engine's hashing is known,
+every prompt gives the hashes of its blocks. Otherwise the tokens stored after an unknown parent are searched in the
+recorded requests.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,8 +42,8 @@ class TokenSequence:
 
 
 def token_sequences(requests: Iterable[RecordedRequest], block_size: int) -> list[TokenSequence]:
-    """Return the tokens that each request left in a cache: all tokens except the last one, whose keys and values were
-    never computed.
+    """Return the tokens that each request left in a cache. These are all tokens except the last token, whose keys and
+    values were never computed.
     """
     found = []
     for request in requests:
@@ -63,8 +65,9 @@ class _Segment:
 class UnseenBlocks:
     """Finds the unseen blocks of one source.
 
-    The caller gives it the source's batches in order twice: first all to `learn`, because a hash means the same block
-    throughout but may be explained late; then each to `read`, with a `begin` before every segment.
+    The caller passes the source's batches in order twice. First `learn` gets all batches, because a hash means the same
+    block in all of them, but a late batch may show which block it is. Then `read` gets each batch; `begin` is called
+    before every segment.
     """
 
     def __init__(self, sequences: Sequence[TokenSequence], block_size: int, hashing: EngineHashing | None) -> None:
@@ -72,7 +75,7 @@ class UnseenBlocks:
         self._names: dict[BlockHash, int] = {}
         self._hashes: dict[int, BlockHash] = {}
         self._parents: dict[int, int | None] = {}
-        """Key → the key before it in its sequence; None for a first block."""
+        """Key of a block → key of the block before it in its sequence; None for a first block."""
         self._places: dict[int, list[tuple[TokenSequence, int]]] = {}
         """Hash of a block's own tokens → the positions of the blocks with these tokens in the sequences; the first
         blocks of sequences are left out.
@@ -88,7 +91,7 @@ class UnseenBlocks:
         return [segment.unseen for segment in self._segments]
 
     def learn(self, batch: RecordedBatch) -> None:
-        """Record the keys of the hashes of the blocks that the batch stores."""
+        """Record the keys of the blocks that the batch stores, by the blocks' hashes."""
         for event in batch.events:
             if event.kind is EventKind.STORED:
                 self._name_stored(event, batch.arrived)
@@ -169,7 +172,7 @@ class UnseenBlocks:
         segment.copies[key] = max(0, segment.copies.get(key, 0) - 1)
 
     def _prove(self, segment: _Segment, key: int | None) -> None:
-        """Record that the block and all blocks before it are held."""
+        """Record that the block with this key and all blocks before it were held at the segment's beginning."""
         while key is not None:
             if not segment.copies.get(key):
                 self._was_there(segment, key)
@@ -182,8 +185,8 @@ class UnseenBlocks:
             segment.unseen.append(UnseenBlock(key=key, block_hash=self._hashes.get(key)))
 
     def _key_by_tokens(self, event: BlockStored, arrived: float) -> int | None:
-        """Return the key of the event's parent block. It is found if, among the requests in flight at that time, the
-        event's tokens follow only one prefix; None otherwise.
+        """Return the key of the event's parent block. It is found if the event's tokens follow only one prefix in the
+        requests that were in flight at that time. None otherwise.
         """
         digests = self._digests(event.token_ids)
         found = {
@@ -195,7 +198,7 @@ class UnseenBlocks:
         return found.pop() if len(found) == 1 else None
 
     def _digests(self, token_ids: Sequence[int]) -> list[int]:
-        """Return hashes of each block's own tokens."""
+        """Return a hash of each block's own tokens, in the order of the blocks."""
         size = self._block_size * TOKEN_BYTES
         data = token_bytes(token_ids)
         return [xxh3_64_intdigest(data[begin : begin + size]) for begin in range(0, len(data) - size + 1, size)]

@@ -1,8 +1,10 @@
-"""Chooses the samples to remember: a small set that represents many, by the gradients they would give (a coreset).
+"""Chooses the samples to remember: a small set that represents many samples by the gradients that they would give (a
+coreset).
 
-A sample's gradient feature is the last hidden layer's output for the sample times its residual: how much the sample
-would change the model, and in which direction. The method is greedy k-centre: start with the largest, then always take
-the sample that differs most from all samples taken.
+A sample's gradient feature is the last hidden layer's output for the sample times the sample's residual. It shows how
+much, and in which direction, the sample would change the model. The method is greedy k-centre: the first pick is the
+sample with the largest gradient feature, and each further pick is the sample that differs most from all samples picked
+before.
 """
 
 from enum import StrEnum
@@ -19,8 +21,8 @@ class Selection(StrEnum):
     """The measure of how much samples differ.
 
     `published`: by direction alone, as in Lodestar's code, where only the first pick considers residuals. `corrected`:
-    by residual x (1 - similarity), as the paper says, which keeps samples that the model still mispredicts. `fifo`
-    keeps no replay at all.
+    by residual x (1 - similarity), as in Lodestar's paper, so that samples which the model still mispredicts are kept.
+    `fifo` keeps no replay at all.
     """
 
     PUBLISHED = "published"

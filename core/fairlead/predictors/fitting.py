@@ -1,7 +1,8 @@
-"""Fitting a network to samples: Adam on mini-batches, with dropout, a bound on the gradient and a falling rate.
+"""Fitting a network to samples: Adam on mini-batches, with dropout, a bound on the gradient and a falling learning
+rate.
 
-The hyperparameters are taken from Lodestar's code, except that the learning rate is three times as high and there is a
-minimum number of steps.
+The hyperparameters are taken from Lodestar's code, with two differences: the learning rate is three times as high, and
+there is a minimum number of steps.
 """
 
 from dataclasses import dataclass

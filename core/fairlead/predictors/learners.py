@@ -14,7 +14,7 @@ from fairlead.predictors.networks import Network
 from fairlead.predictors.samples import Samples
 
 HELD_OUT = 5
-"""Every n-th sample is kept for the evaluation, and never trained on."""
+"""One sample in this many is kept for the evaluation and is never used for training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Learner:
         self.samples_seen = 0
 
     def add(self, samples: Samples) -> None:
-        """Take samples, oldest first."""
+        """Add samples, oldest first."""
         self.samples_seen += len(samples)
         kept = samples.below(self.settings.longest_ttft_seconds)
         is_held_out = np.arange(self._kept + 1, self._kept + len(kept) + 1) % HELD_OUT == 0
@@ -76,7 +76,7 @@ class Learner:
         return self._fitted.everything()
 
     def steps(self, samples: int) -> int:
-        """Return the number of training steps of a round on this many samples."""
+        """Return the number of training steps of a round with this many samples."""
         return self.settings.fit.epochs_of(samples) * self.settings.fit.steps_of(samples)
 
     def train(self) -> Model:
@@ -130,7 +130,7 @@ class TwoPools:
         """
 
     def add(self, samples: Samples) -> None:
-        """Take newer samples, oldest first."""
+        """Add samples that are newer than all present samples, oldest first."""
         every = self.recent.followed_by(samples)
         over = max(0, len(every) - self._recent_limit)
         self.recent = every.at(slice(over, None))

@@ -11,7 +11,9 @@ from fairlead.predictors.samples import Floats, Samples
 
 
 class Scales(NamedTuple):
-    """The mean, deviation and range of each feature in the training samples, each [d]. z = (x - mean) / deviation."""
+    """The mean, deviation and range of each feature in the training samples; each of them is an array [d]. A normalised
+    value is z = (x - mean) / deviation.
+    """
 
     means: Floats
     deviations: Floats

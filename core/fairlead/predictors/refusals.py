@@ -16,7 +16,7 @@ class ModelFault(StrEnum):
 
 
 class ModelRefused(FairleadError):
-    """A model that cannot be used; the router keeps the previous one."""
+    """A model that cannot be used. The router keeps its previous model."""
 
     def __init__(self, fault: ModelFault, detail: str) -> None:
         self.fault = fault

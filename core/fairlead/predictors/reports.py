@@ -38,7 +38,7 @@ class LearningReport:
     dropped_samples: int
     """Samples that were dropped because the learner did not collect them in time."""
     waiting_samples: int
-    """Samples that the learner has not taken over yet."""
+    """Samples that the learner has not collected yet."""
     learned_choices: int
     heuristic_choices: Mapping[HeuristicReason, int] = field(default_factory=dict)
     model: Model | None = None

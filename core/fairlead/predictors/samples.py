@@ -31,7 +31,7 @@ class Samples:
         return Samples(features=np.stack(features).astype(np.float32), ttft_seconds=np.array(ttft_seconds, dtype=np.float32))
 
     def at(self, rows: Indexes | slice) -> "Samples":
-        """Return the samples in these rows."""
+        """Return the samples at these row numbers."""
         return Samples(features=self.features[rows], ttft_seconds=self.ttft_seconds[rows])
 
     def followed_by(self, others: "Samples") -> "Samples":

@@ -4,6 +4,6 @@
 instances, and returns the actions to take now. A drain that a person asks for begins in `requested_drains`; every drain
 ends in `next_actions`, or in `flips` if the pod changes its role, once `fairlead.draining` finds the instance empty or
 the drain timeout has passed. The package has no memory: after a crash, a lost answer or a repeated call it makes the
-same plan again. It must not talk to a cluster, read a clock or use random numbers. The danger here: every pod that
-Fairlead deletes in production is deleted because of a line in this package.
+same plan again. It must not talk to a cluster, read a clock or use random numbers. An error in this package can delete
+pods in production, because every pod that Fairlead deletes is deleted by a decision made here.
 """

@@ -12,7 +12,9 @@ class CreationReason(StrEnum):
     POOL_CREATED = "PoolCreated"
     """The pool never had an instance."""
     ADDED = "Added"
-    """The role has fewer instances than desired, and no instance is being removed or has just ended."""
+    """The role has fewer instances than desired, and this is not because an instance is being removed or has just
+    ended.
+    """
     REPLACING = "Replacing"
     """The instance replaces another instance that has ended, is being removed now, or will be removed once this
     instance serves.
@@ -59,7 +61,7 @@ class DrainReason(StrEnum):
     STALLED = "EngineStalled"
     """Routers see that the instance's engine makes no progress; another instance replaces it."""
     NOT_SELECTED = "NotSelected"
-    """No role selects the adopted pod any more; or its role, which the pool used to create pods for, now selects pods
+    """No role selects the adopted pod any more. Or the pool created the pod itself, and the pod's role now selects pods
     instead.
     """
 
@@ -85,7 +87,7 @@ class CreateInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordState:
-    """Write the new state of an instance on its pod; the state begins now."""
+    """Write the new state of an instance on its pod. The state begins at the time of the write."""
 
     instance: str
     before: InstanceState
@@ -116,8 +118,8 @@ class Drain:
 class FlipRole:
     """Give a drained instance's pod this role and let the pod warm up in the new role, in one write.
 
-    The role may be the pod's present role: the instance drained for another role, but by now that role no longer needs
-    an instance and the pod's own role needs one.
+    The role may be the pod's present role. This is the case if the instance was drained for another role which no
+    longer needs an instance, and the pod's own role needs one.
     """
 
     instance: str
@@ -127,8 +129,8 @@ class FlipRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndDrain:
-    """Put an instance back in service when its drain is withdrawn. The instance warms up while it still serves its
-    requests.
+    """Put an instance back into service because its drain was withdrawn. The instance warms up while it still serves
+    its requests.
     """
 
     instance: str

@@ -14,8 +14,8 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 
 def release_lost(plan: RoundPlan, desired: DesiredPool) -> None:
-    """Release pods that have ended permanently, because their workload replaces them, and lost pods that no role
-    selects.
+    """Release two kinds of pods: pods that have ended permanently, because their workload replaces them, and lost pods
+    that no role selects.
     """
     for instance in plan.free():
         if not instance.adopted or instance.state is not InstanceState.LOST:
@@ -28,8 +28,8 @@ def release_lost(plan: RoundPlan, desired: DesiredPool) -> None:
 
 
 def keep_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Adjust an adopting role to the pods it selects: drain those a person wants drained, end withdrawn drains, and
-    release pods that it no longer selects.
+    """Adjust a role to the pods that it selects: drain pods whose drain a person requested, end withdrawn drains, and
+    release pods that the role no longer selects.
     """
     for instance in plan.free():
         if is_current(instance, desired) and is_withdrawn(instance):
@@ -46,7 +46,9 @@ def is_current(instance: ObservedInstance, desired: DesiredRole) -> bool:
 
 
 def stays(instance: ObservedInstance, desired: DesiredRole) -> bool:
-    """Return whether a drained instance is left alone: its role still selects it, so only its workload ends it."""
+    """Return whether a drained instance is left alone. It is left alone if its role still selects it, because then only
+    its workload ends it.
+    """
     return desired.adopts and is_current(instance, desired)
 
 

@@ -18,9 +18,9 @@ from fairlead.reconciling.round_plan import RoundPlan
 
 
 def scale_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Take one step towards the desired number of an adopting role. No step is taken in two cases: the workload is
-    replacing its pods, or none of the workload's pods belongs to the role (another owner has them, or they are not
-    adopted yet).
+    """Take one step towards the desired number of instances of a role that adopts pods. No step is taken in two cases:
+    the workload is replacing its pods, or none of the workload's pods belongs to the role (another owner has them, or
+    they are not adopted yet).
     """
     pods = [one for one in plan.observed if is_current(one, desired) and not one.terminating and one.health is not PodHealth.FAILED]
     leaving = [one for one in pods if _leaves(one)]
@@ -67,7 +67,7 @@ def _drain(plan: RoundPlan, desired: DesiredRole, workload: Workload, staying: S
 
 
 def _last_to_go(leaving: Sequence[ObservedInstance], workload: Workload) -> list[ObservedInstance]:
-    """Return the draining pods, ordered so that those the workload would end last come first."""
+    """Return the draining pods in the reverse of the order in which the workload would end them."""
     if workload.ordered:
         return sorted(leaving, key=lambda one: one.place)
     return sorted(leaving, key=lambda one: (one.health is not PodHealth.READY, -(one.draining_since or 0.0), one.id))
@@ -80,7 +80,7 @@ def _misplaced(pods: Sequence[ObservedInstance], leaving: Sequence[ObservedInsta
 
 
 def _take_back(plan: RoundPlan, leaving: Sequence[ObservedInstance], count: int) -> None:
-    """Put the first `count` pods back into service; a pod that is not ready waits until it is."""
+    """Put the first `count` ready pods back into service. Pods that are not ready drain until they are ready."""
     ready = [one for one in leaving if one.id not in plan.actions and one.health is PodHealth.READY]
     for instance in ready[:count]:
         plan.end_drain(instance)

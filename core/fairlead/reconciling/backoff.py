@@ -1,8 +1,8 @@
 """Computes the time for which a failed or lost instance is kept before it is replaced.
 
-The pause doubles with each failure in a row. The number of failures is stored on the pod, so no memory is needed. A
-hash of the name lengthens each pause by a different share, so that instances that failed together are not replaced
-together.
+This pause doubles with each failure in a row. The number of failures is stored on the pod, so no memory is needed. A
+hash of the instance's name lengthens each pause by a different share, so that instances that failed together are not
+replaced together.
 """
 
 from xxhash import xxh3_64_intdigest

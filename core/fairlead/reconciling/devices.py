@@ -12,7 +12,7 @@ from fairlead.instances import ACCEPTING, InstanceState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUser:
-    """A pod that uses a shared device; `since` is when its recorded state began (Unix seconds)."""
+    """A pod that uses a shared device. `since` is the time at which its recorded state began (Unix seconds)."""
 
     claim: str
     pod: str
@@ -24,9 +24,11 @@ class DeviceUser:
     leaving: bool = False
     """Whether the pod is being deleted, or drains."""
     off: bool = False
-    """Whether the pod is off its device."""
+    """Whether the pod has left its device."""
     unsure_since: float | None = None
-    """Since when the engine of a sleeper has not said that it is off its device (Unix seconds)."""
+    """The time since which the engine of a sleeping instance has not confirmed that it left its device (Unix seconds);
+    None otherwise.
+    """
 
     @property
     def goes(self) -> bool:
@@ -44,25 +46,27 @@ class TurnTaker:
     least: int = 0
     at_least_seconds: float = 60.0
     waiting_since: float | None = None
-    """The time since which the pool has waited for a device, from its own condition (Unix seconds); None if it does not
-    wait.
+    """The time since which the pool has waited for a device, according to the pool's own condition (Unix seconds); None
+    if it does not wait.
     """
     idle: bool = False
-    """Whether the pool had no request for `at_least_seconds`, by its own condition."""
+    """Whether the pool has had no request for `at_least_seconds`, according to the pool's own condition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedDevices:
-    """The facts by which one pool takes turns: `own` is this pool, `others` are the other pools that take turns."""
+    """The facts from which one pool takes turns: `own` is this pool, `others` are the other pools that take turns."""
 
     own: TurnTaker
     others: tuple[TurnTaker, ...] = ()
     users: tuple[DeviceUser, ...] = ()
     free_since: Mapping[str, float] = field(default_factory=dict)
-    """Since when the operator has seen a claim's device free (Unix seconds); without a value, since now."""
+    """By claim, the time since which the operator has seen the claim's device free (Unix seconds). A claim that is
+    missing here counts as free since now.
+    """
 
     def holders(self, claim: str) -> list[DeviceUser]:
-        """Return the pods that may use the memory of a claim's device."""
+        """Return the pods that may use the memory of the device of a claim."""
         return [user for user in self.users if user.claim == claim and not user.off]
 
     def in_use(self) -> set[str]:
@@ -70,14 +74,14 @@ class SharedDevices:
         return {user.claim for user in self.users if not user.off}
 
     def last_user(self, claim: str) -> str:
-        """Return the pool whose instance at a claim changed its state most recently; empty if no instance uses the
-        claim.
+        """Return the pool that last changed the state of its instance on the device of a claim; empty if no pod uses
+        the claim.
         """
         users = [user for user in self.users if user.claim == claim]
         return max(users, key=lambda user: user.since).pool if users else ""
 
     def sleeps_at(self, pool: str, claim: str) -> bool:
-        """Return whether an instance of the pool sleeps beside the claim's device."""
+        """Return whether an instance of the pool uses this claim and sleeps, so that it does not use the device."""
         return any(user.claim == claim and user.pool == pool and user.off for user in self.users)
 
     def held(self, pool: str) -> int:
@@ -91,8 +95,8 @@ class SharedDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A pool's state in taking turns: how many of its `wanted` instances wait for a device, which pools hold the
-    devices, and whether the pool is idle.
+    """A pool's state in taking turns: the number of its `wanted` instances, how many of them wait for a device, the
+    pods of other pools that hold the devices, and whether the pool is idle.
     """
 
     wanted: int

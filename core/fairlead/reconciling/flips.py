@@ -25,7 +25,7 @@ class Flips:
     """The flips in progress, and the numbers of instances reserved for the next flips."""
 
     destinations: Mapping[str, Role]
-    """The next role of each draining instance; the instance already counts in that role."""
+    """The next role of each instance that drains for a flip; the instance already counts in that role."""
     moving: Mapping[Role, int]
     """By role, the number of instances that planned flips will move into the role or out of it; no other step may
     create or remove these instances. Empty while the control API does not respond: then no flip can begin, and missing
@@ -38,7 +38,9 @@ class Flips:
 
 
 def flips(plan: RoundPlan, desired: DesiredPool) -> Flips:
-    """Finish the flips whose instances are drained. If no flip is in progress, begin the next flip."""
+    """Finish the flips whose instances are drained. If no flip is in progress, begin the next flip. Return the flips in
+    progress and the instances reserved for flips.
+    """
     destinations = _destinations(plan, desired)
     _finish(plan, desired, destinations)
     moving: dict[Role, int] = {}

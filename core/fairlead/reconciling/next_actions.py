@@ -2,8 +2,8 @@
 
 When a role scales up while instances drain, new instances are created and the drains continue. A draining instance has
 already lost its sessions and its position on the rings, so its return to service would save nothing and would add a
-race. Only two kinds of drained instances serve again: those drained for a role flip, and those whose requested drain is
-withdrawn.
+race. Drained instances serve again in only two cases: the drain was for a role flip, or a person withdrew the request
+for the drain.
 """
 
 from collections.abc import Mapping
@@ -120,8 +120,8 @@ def _is_superseded(instance: ObservedInstance, desired: DesiredPool) -> bool:
 
 
 def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str, Role]) -> None:
-    """Delete instances that are drained, or have drained for too long, except instances that will change their role,
-    and instances that were drained to stay empty.
+    """Delete instances that are drained, or that have drained for too long. Two kinds of instances are kept: instances
+    that will change their role, and instances that were drained to stay empty.
     """
     for instance in plan.free():
         if instance.state is not InstanceState.DRAINING or instance.id in going_on:
@@ -135,15 +135,15 @@ def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str
 
 
 def _strays(plan: RoundPlan, desired: DesiredPool) -> list[ObservedInstance]:
-    """Return the instances of roles that the pool does not have: after an edit of their label, or if the pool was
-    created again with other roles. Those whose pods are being deleted are left out.
+    """Return the instances of roles that the pool does not have, without instances whose pods are being deleted. Such
+    instances exist after an edit of their label, or if the pool was created again with other roles.
     """
     return [instance for instance in plan.observed if desired.role(instance.role) is None and not instance.terminating]
 
 
 def _give_up_strays(plan: RoundPlan, desired: DesiredPool) -> None:
-    """Give up instances of roles that the pool does not have, at the pace of a rollout: an instance that does not serve
-    leaves at once, a serving one when an instance of the pool's roles serves in its place.
+    """Remove instances of roles that the pool does not have, at the pace of a rollout. An instance that does not serve
+    leaves at once. A serving instance leaves when an instance of the pool's roles serves in its place.
     """
     strays = _strays(plan, desired)
     drained = strays_to_drain(plan, desired, strays)
@@ -157,8 +157,8 @@ def _give_up_strays(plan: RoundPlan, desired: DesiredPool) -> None:
 
 
 def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
-    """Return the desired state of a role. If the spec does not have the role, the desired number is 0 and all other
-    settings are copied from another role.
+    """Return the desired state of a role. For a role that the spec does not have, the desired number is 0 and most
+    other settings are copied from another role.
     """
     known = desired.role(role)
     if known is not None:
@@ -167,7 +167,7 @@ def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
 
 
 def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Delete a pod with an outdated template at once if it never served, so that a corrected image can replace a broken
+    """Delete pods that have an outdated template and never served, at once. So a corrected image replaces a broken
     image immediately.
     """
     if desired.rollout.halt is not None:
@@ -180,7 +180,7 @@ def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: int = 0, succeeding: int = 0) -> None:
-    """Create the instances that a role lacks, remove surplus instances, and replace outdated ones.
+    """Create the instances that a role lacks, remove surplus instances, and replace outdated instances.
 
     `arriving` = drained instances that will continue in the role. `moving` = surplus or missing instances that role
     flips will handle. `succeeding` = successors that are created before their predecessors are drained.
@@ -201,7 +201,7 @@ def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: i
 
 
 def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, succeeding: int) -> None:
-    """Create `missing` instances, in addition to `count` existing ones, each with its reason."""
+    """Create `missing` instances, each with its reason, in addition to the `count` instances that exist."""
     hashes = templates(plan, desired, missing)
     if not plan.observed and plan.last_ordinal == 0:
         plan.create(desired.role, hashes, CreationReason.POOL_CREATED)
@@ -217,8 +217,8 @@ def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, suc
 
 
 def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], surplus: int) -> None:
-    """Remove surplus instances: first instances that do not serve, then cordoned instances, then serving instances,
-    outdated and cheap ones first.
+    """Remove surplus instances: first instances that do not serve, then cordoned instances, then serving instances.
+    Among serving instances, outdated instances and instances with a low cost of removal come first.
 
     At least the desired number of instances keeps serving.
     """
@@ -243,20 +243,18 @@ def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]
 
 
 SHARE = 4
-"""Reciprocal of a share: when a stalled instance is drained, at most one in this many instances of the role may be out
-of service.
-"""
+"""One instance in this many may be out of service, for any reason, when a stalled instance of the role is drained."""
 _DRAINED = frozenset({InstanceState.WARMING, InstanceState.SERVING, InstanceState.CORDONED})
 
 
 def drain_stalled(plan: RoundPlan, desired: DesiredRole) -> None:
     """Drain the stalled instances that may be drained now.
 
-    Their engines make no progress. Routers see this but no probe does, because the engines' HTTP servers answer. A
-    stalled instance is drained, which takes no time because its requests are already lost, and a new instance is
-    created. At most a quarter of a role, but at least one instance, is away at a time for any reason: a fault that
-    stalls every engine, such as a lost store of KV caches, is not cured by removing them all, and a false alarm must
-    not remove them either.
+    Their engines make no progress. Routers see this but no probe does, because the engines' HTTP servers respond. The
+    drain takes no time because the instance's requests are already lost, and a new instance is created. At most a
+    quarter of a role's instances, but at least one, may be out of service at a time for any reason. This limit has two
+    purposes: a fault that stalls every engine, such as a lost store of KV caches, is not cured by removing all
+    instances, and a false alarm must not remove all instances.
     """
     seconds = desired.replace_stalled_after_seconds
     if plan.observations is None or seconds <= 0:

@@ -69,7 +69,7 @@ class ObservedInstance:
     ordinal: int = 0
     """The instance's ordinal in the pool, counted from 1; 0 = created before instances had ordinals."""
     failures: int = 0
-    """Number of consecutive instances that failed before this instance. This instance replaces the last of the failed
+    """Number of consecutive instances that failed before this instance. This instance replaces the last of these failed
     instances.
     """
     health_reason: str = ""
@@ -106,7 +106,7 @@ class ObservedInstance:
 
     @property
     def loss_reason(self) -> str:
-        """Return one word for why the instance would be lost; meaningful only if it is lost."""
+        """Return one word for the cause of the instance's loss; meaningful only if the instance is lost."""
         return self.health_reason or _LOSSES.get(self.health, "NotReady")
 
 
@@ -164,12 +164,12 @@ class RolloutBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warming:
-    """The steps by which a new instance gets its share of the keys; see `fairlead.reconciling.warming`."""
+    """The steps in which a new instance gets its share of the ring's keys; see `fairlead.reconciling.warming`."""
 
     seconds: float = 0.0
     """Seconds until the instance has its full weight; 0 = it has its full weight at once."""
     first_weight: float = 0.25
-    """Share (0-1) of the full weight at the beginning."""
+    """The share (0-1) of its full weight that the instance has at first."""
 
 
 UNDECLARED_SPEED = declared(6250.0)
@@ -192,9 +192,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredRole:
-    """The desired state of one role, by the spec in force.
+    """The desired state of one role, according to the spec in force.
 
-    `min_replicas` is the lower bound in force: the role's own, or a higher one of a schedule's open window.
+    `min_replicas` is the lower bound in force: the role's own minimum, or the minimum of a schedule's open window if
+    that is higher.
     """
 
     role: Role = Role.BOTH
@@ -216,13 +217,14 @@ class DesiredRole:
     template.
     """
     workload: Workload | None = None
-    """The workload to scale to `replicas`; None = there is none, or it may not be scaled now."""
+    """The workload whose number of pods is set to `replicas`; None = the role has no workload, or the workload may not
+    be scaled now.
+    """
     replace_stalled_after_seconds: float = 60.0
     """Seconds after which an instance with a stalled engine is replaced; 0 = never."""
     prefill_speed: Figure = UNDECLARED_SPEED
-    """The declared prefill speed in tokens per second. It is used if the control API has no better figure. When an
-    instance must be removed, its cached tokens are converted by this speed into the seconds that its sessions would
-    wait elsewhere.
+    """The declared prefill speed in tokens per second, used if the control API has no better figure. When an instance
+    must be removed, this speed converts its cached tokens into the seconds that its sessions would wait elsewhere.
     """
 
     @property
@@ -233,13 +235,15 @@ class DesiredRole:
 
     @property
     def least_serving(self) -> int:
-        """Number of instances that must keep serving: the role's minimum; for prefill and decode at least one each."""
+        """Number of instances that must keep serving: the role's minimum, and at least one for the roles prefill and
+        decode.
+        """
         return self.min_replicas if self.role is Role.BOTH else max(1, self.min_replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredPool:
-    """The desired state of a pool, by the spec in force: each role once."""
+    """The desired state of a pool, according to the spec in force. It contains each role once."""
 
     roles: tuple[DesiredRole, ...]
     role_change: RoleChange = RoleChange.REPLACE

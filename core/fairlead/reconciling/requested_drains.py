@@ -13,10 +13,10 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 
 def drain_requested(plan: RoundPlan, desired: DesiredRole) -> int:
-    """Begin those requested drains that may begin now.
+    """Begin the requested drains that may begin now.
 
-    Returns the number of successors to create first, for the requested drains that may not begin yet. While the
-    routers' reports are missing, no drain begins and no successor is created, but existing successors stay.
+    Return the number of successors that must be created before the other requested drains may begin. While the routers'
+    reports are missing, no drain begins and no successor is created, but existing successors stay.
     """
     asked = [one for one in plan.live(desired.role) if one.drain_requested and one.id not in plan.actions]
     for instance in asked:

@@ -38,7 +38,7 @@ class Rollout:
     """A rollout that is not finished. Times are Unix seconds; attainments are shares (0-1)."""
 
     key: str
-    """A key of the revision and of the `spec.rollout` by which it is judged."""
+    """A key that identifies the revision and the `spec.rollout` by which the rollout is judged."""
     began_at: float
     attainment_before: float | None
     """The SLO attainment (0-1) when the rollout began; None = nothing was measured then."""
@@ -48,7 +48,7 @@ class Rollout:
     """Time when one of the numbers in `updated` last grew."""
     worse_since: float | None = None
     measured: str = ""
-    """The change for the worse since the rollout began, in words; empty if there is none."""
+    """The change for the worse that was measured since the rollout began, in words; empty if there is none."""
     regressed: bool = False
     step: int = 0
     """The step of the rollout's canary, counted from 0; beyond the last step all instances are replaced."""
@@ -72,12 +72,15 @@ class Rollout:
         if spec.paused:
             return RolloutTrouble.PAUSED, "rollout.paused is true"
         if now - self.updated_at >= spec.progress_deadline_seconds:
-            return RolloutTrouble.LATE, f"{sum(self.updated.values())} instances updated, no further one for {now - self.updated_at:.0f} s"
+            return (
+                RolloutTrouble.LATE,
+                f"{sum(self.updated.values())} instances updated, no further instance for {now - self.updated_at:.0f} s",
+            )
         return None
 
 
 def halts(rollout: Rollout | None, spec: RolloutSpec) -> bool:
-    """Return whether no outdated instance may be replaced now."""
+    """Return whether the rollout is halted, so that no outdated instance may be replaced now."""
     return spec.paused or (rollout is not None and rollout.regressed)
 
 
@@ -150,8 +153,8 @@ def _leaves(instance: ObservedInstance) -> bool:
 
 
 def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], attainment: float | None) -> str | None:
-    """Return the change for the worse, in words: failing updated instances, or a lower SLO attainment. None if there is
-    none.
+    """Return the change for the worse, in words: updated instances fail, or the SLO attainment is lower. None if there
+    is no such change.
     """
     failing = sorted(item.id for item in fresh if _fails(item))
     if failing:
@@ -163,8 +166,8 @@ def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], a
 
 
 def _fails(instance: ObservedInstance) -> bool:
-    """Return whether an updated instance was lost through its own fault, or replaces such an instance. The loss of a
-    node does not count.
+    """Return whether an updated instance was lost through its own fault, or replaces an instance that was lost in this
+    way. The loss of a node does not count.
     """
     if instance.state is InstanceState.LOST:
         return instance.health is not PodHealth.UNREACHABLE
@@ -191,8 +194,8 @@ def _stepped(
     observations: PoolObservations | None,
     now: float,
 ) -> Rollout:
-    """Return the rollout, moved on to its next step or rejected if that is due. `updated` is the number of updated
-    instances of each role that serve.
+    """Return the rollout, moved on to its next step or marked as rejected if one of these is due. `updated` is the
+    number of updated instances of each role that serve.
     """
     step = step_in_force(seen, spec)
     if step is None or spec.canary is None:

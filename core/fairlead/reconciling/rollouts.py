@@ -42,8 +42,8 @@ def room(desired: DesiredRole) -> Room:
 
 
 def creatable_beside(plan: RoundPlan, desired: DesiredPool, strays: Collection[ObservedInstance]) -> int | None:
-    """Return the number of instances that may be created within the surge while the `strays` exist: instances of roles
-    that the pool does not have. None if there are no strays.
+    """Return the number of instances that may be created within the surge while there are `strays`, which are instances
+    of roles that the pool does not have. None if there are no strays.
 
     One instance of each role may always exist, unless instances share devices with other pools.
     """
@@ -121,10 +121,10 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
 
 
 def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> int:
-    """Return the number of instances that may be created within the surge; outdated instances that still drain count
-    too.
+    """Return the number of instances that may be created within the surge. Outdated instances that still drain use up
+    the surge too.
 
-    Instances that drain because of a scale-in do not count, whatever their template: otherwise they could prevent the
+    Instances that drain because of a scale-in do not count, whatever their template. Otherwise they could prevent the
     replacement of a lost instance, or a new scale-out of the pool.
     """
     draining = sum(

@@ -55,7 +55,9 @@ class RoundPlan:
     gone: Mapping[str, Role]
     """Instances that have gone and that nothing replaces yet, with their roles."""
     most_creations: int | None = None
-    """Maximum number of instances to create while instances of other roles are replaced; None = there are none."""
+    """Maximum number of instances to create while instances of roles that the pool does not have are replaced; None =
+    no such instances exist.
+    """
 
     def free(self) -> list[ObservedInstance]:
         """Return the instances that have no action in this round and whose pods are not being deleted."""
@@ -96,11 +98,11 @@ class RoundPlan:
         return names[max(0, len(names) - most) :] if most > 0 else []
 
     def elapsed(self, instance: ObservedInstance) -> float:
-        """Return seconds since the instance's state, or its drain, began."""
+        """Return the seconds since the instance's drain began or, if it does not drain, since its state began."""
         return self.elapsed_since(timer_of(instance))
 
     def elapsed_since(self, at: float) -> float:
-        """Return seconds since this time (Unix seconds)."""
+        """Return the seconds since this time (Unix seconds)."""
         return self.now - at
 
     def record(self, instance: ObservedInstance, state: InstanceState, reason: str) -> None:
@@ -128,7 +130,7 @@ class RoundPlan:
         self.actions[instance.id] = SleepInstance(instance=instance.id)
 
     def wake(self, instance: ObservedInstance) -> None:
-        """Wake an instance, which takes its device."""
+        """Wake a sleeping instance. The instance then takes its device."""
         if self.claims is not None and instance.claim in self.claims:
             self.claims.remove(instance.claim)
         self.actions[instance.id] = WakeInstance(instance=instance.id, begins=instance.state is InstanceState.ASLEEP)
@@ -140,9 +142,9 @@ class RoundPlan:
         self.actions[instance.id] = FlipRole(instance=instance.id, before=instance.role, role=role)
 
     def create(self, role: Role, hashes: Sequence[str], reason: CreationReason, replaced: Sequence[str] = ()) -> None:
-        """Create an instance of a role from each of these templates, or fewer if the limit of creations per second
-        allows only fewer. The new instances replace the instances `replaced`, in this order. If instances share
-        devices, each new one takes a free device beside which no instance of the pool sleeps.
+        """Create an instance of a role from each of these templates. Create fewer instances if the limit of creations
+        per second requires it. The new instances replace the instances `replaced`, in this order. If instances share
+        devices, each new instance takes a free device at which no instance of the pool sleeps.
         """
         last = max((self.last_ordinal, *(instance.ordinal for instance in self.observed)))
         failures = self.failures.get(role, [])
@@ -159,7 +161,9 @@ class RoundPlan:
             self.creations.append(creation)
 
     def _untouched_claims(self) -> list[str]:
-        """Return the claims at which no instance is awake, and none sleeps that could be woken instead."""
+        """Return the claims that no pod uses, neither an instance that is awake nor a sleeping instance that could be
+        woken instead.
+        """
         out = [one for one in self.observed if one.state is InstanceState.ASLEEP and (one.cordoned or one.terminating)]
         used = {instance.claim for instance in self.observed if instance not in out} | self.in_use
         return [claim for claim in self.claims or () if claim not in used]

@@ -1,9 +1,10 @@
 """Instances that sleep: a role puts surplus instances to sleep, and wakes them when it needs more instances.
 
-A sleeping engine has lost its KV cache, so all sleepers of a role are alike. The instance with the least valuable cache
-goes to sleep, because a scale-in drains that instance. It is drained in the same way as before a deletion. A sleeping
-instance has no anchors, does not count towards the desired number, and is in no router's table. The recorded state
-follows the engine's own answer whether it sleeps, even if somebody else woke the engine or put it to sleep.
+A sleeping engine has lost its KV cache, so all sleeping instances of a role are alike. The instance with the least
+valuable cache goes to sleep, because a scale-in drains that instance. It is drained in the same way as before a
+deletion. A sleeping instance has no anchors, does not count towards the desired number, and is in no router's table.
+The recorded state follows the engine's own answer whether it sleeps, even if somebody else woke the engine or put it to
+sleep.
 """
 
 from fairlead.instances import InstanceState
@@ -12,8 +13,8 @@ from fairlead.reconciling.observed import DesiredRole, EngineSleep, ObservedInst
 from fairlead.reconciling.round_plan import RoundPlan
 
 PATIENCE_SECONDS = 300.0
-"""Seconds that an engine may take to fall asleep or to wake up before its instance is deleted: as long as a start
-takes.
+"""Seconds that an engine may take to fall asleep or to wake up before its instance is deleted. A cold start takes about
+this long.
 """
 _CAN_SLEEP = frozenset({EngineSleep.AWAKE, EngineSleep.ASLEEP})
 _SURPLUS = "ScaledDown"
@@ -47,16 +48,20 @@ def wake(plan: RoundPlan, desired: DesiredRole, missing: int) -> None:
 
 
 def go_on_waking(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Ask engines that should wake up but still sleep to wake up: an operator may have stopped before it asked them."""
+    """Wake the instances that should wake up but whose engines still sleep. A former operator may have stopped before
+    it asked these engines.
+    """
     for instance in plan.live(desired.role):
         if instance.waking and instance.sleep is EngineSleep.ASLEEP and instance.id not in plan.actions:
             plan.wake(instance)
 
 
 def give_back(plan: RoundPlan, desired: DesiredRole, surplus: int) -> int:
-    """Put instances back to sleep that are to wake up, still sleep and are surplus by now; return how much of `surplus`
-    is left. An instance that shares its device wakes up first: a call to wake it may be in progress, and another pool
-    must not take the device meanwhile.
+    """Put surplus instances back to sleep if they are recorded as waking and their engines still sleep. Return the
+    surplus that is left.
+
+    Instances that share devices with other pools are not put back. A call to wake such an instance may be in progress,
+    and another pool must not take the device in the meantime.
     """
     if desired.devices is not None:
         return surplus
@@ -84,7 +89,7 @@ def keep_in_bounds(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def _sleepers(plan: RoundPlan, desired: DesiredRole) -> list[ObservedInstance]:
-    """Return the role's sleepers without an action in this round, in the order in which they are woken."""
+    """Return the role's sleeping instances that have no action in this round, in the order in which they are woken."""
     found = (one for one in plan.free() if one.role is desired.role and one.state is InstanceState.ASLEEP)
     return sorted(found, key=lambda one: (one.ordinal, one.id))
 
@@ -95,8 +100,8 @@ def _is_kept(desired: DesiredRole, instance: ObservedInstance) -> bool:
 
 
 def _room(plan: RoundPlan, desired: DesiredRole) -> int:
-    """Return the number of further instances that may sleep; negative if too many sleep. Instances that are falling
-    asleep count as sleeping.
+    """Return the number of further instances that may sleep; negative if too many instances sleep. Instances that are
+    falling asleep count as sleeping.
     """
     return desired.asleep - sum(_counts(plan, desired, one) for one in plan.observed)
 

@@ -18,15 +18,19 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 from fairlead.reconciling.sleeping import PATIENCE_SECONDS
 
 RESERVED_SECONDS = 60.0
-"""Seconds for which a free device is kept for the pool that is first to take it. Then any pool may take it."""
+"""Seconds for which a free device is reserved for the waiting pool with the highest precedence. After this time any
+pool may take the device.
+"""
 DEFERENCE_SECONDS = 30.0
-"""Seconds for which a pool leaves the release of a device to the pool that should release one first."""
+"""Seconds for which a pool does not release a device because another pool should release one first."""
 START_SECONDS = 900.0
 """Seconds that a cold start, or the end of an instance, may take while another pool waits for its device."""
 
 
 def is_idle(devices: SharedDevices, observations: PoolObservations | None) -> bool:
-    """Return whether the pool had no request for as long as its instances serve at least."""
+    """Return whether the pool has had no request for at least as long as the pool's minimum serving time
+    (`at_least_seconds`). False if its demand is not known.
+    """
     demand = observations.demand if observations is not None else None
     if demand is None or demand.idle_seconds is None or demand.in_flight or demand.held_requests:
         return False
@@ -35,7 +39,7 @@ def is_idle(devices: SharedDevices, observations: PoolObservations | None) -> bo
 
 def turn_of(desired: DesiredRole, instances: Iterable[ObservedInstance], observations: PoolObservations | None, now: float) -> Turn | None:
     """Return the pool's state in taking turns; None if the role takes no turns. An idle pool waits for devices only up
-    to its minimum, because a pool with requests would have to release a device for it.
+    to its minimum, because otherwise a pool with requests would have to release a device for the idle pool.
     """
     devices = desired.devices
     if devices is None:
@@ -49,8 +53,8 @@ def turn_of(desired: DesiredRole, instances: Iterable[ObservedInstance], observa
 
 
 def free_claims(devices: SharedDevices, now: float) -> list[str]:
-    """Return the claims whose devices the pool may take now, without devices that are kept for pools with precedence.
-    If a sleeping engine has not left its device, such as a paused engine, the device is free for this engine only.
+    """Return the claims whose devices the pool may take now. Devices that are reserved for pools with precedence are
+    left out. A device also counts as free if only a sleeping engine of this pool still uses it.
     """
     own = devices.own.pool
     free = [claim for claim in devices.own.claims if all(_is_sleeper(user, own) for user in devices.holders(claim))]
@@ -78,8 +82,9 @@ def _waiting(devices: SharedDevices, now: float) -> list[TurnTaker]:
 
 
 def _place_in_line(devices: SharedDevices, taker: TurnTaker, now: float, claim: str = "") -> tuple[bool, bool, int, int, bool, float, str]:
-    """Return a sort key: first a pool below its minimum, then pools with requests, the highest priority, the fewest
-    devices, pools that did not use the `claim` last, and finally the longest wait.
+    """Return a sort key for the pools that wait. The criteria, in this order, put first: pools below their minimum,
+    pools with requests, pools with a higher priority, pools with fewer devices, pools that did not use the `claim`
+    last, and pools that have waited longer.
     """
     held, last = devices.held(taker.pool), devices.last_user(claim)
     since = now if taker.waiting_since is None else taker.waiting_since
@@ -127,8 +132,8 @@ def _is_unsure(now: float, devices: SharedDevices, instance: ObservedInstance) -
 
 
 def give_up(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Drain an instance for each other pool that waits, if no device is free or becoming free for that pool and it is
-    this pool's turn to release one.
+    """Drain an instance for each other pool that waits for a device. Drain none if a device is free or becoming free
+    for that pool, or if another pool should release a device first.
     """
     devices = desired.devices
     if devices is None or plan.observations is None:
@@ -180,8 +185,8 @@ def _yields(devices: SharedDevices, giver: TurnTaker, rival: TurnTaker, *, idle:
 
 
 def _others_turn(now: float, devices: SharedDevices, rival: TurnTaker, *, idle: bool) -> bool:
-    """Return whether another pool comes before this pool in giving up a device: a lower priority, without requests,
-    with more devices. It is waited for only a while, since it may be unable to.
+    """Return whether another pool should release a device before this pool, because it has a lower priority, has no
+    requests, or has more devices. False after `DEFERENCE_SECONDS`, because the other pool may be unable to release one.
     """
     if rival.waiting_since is None or now - rival.waiting_since >= DEFERENCE_SECONDS:
         return False

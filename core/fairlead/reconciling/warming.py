@@ -30,11 +30,11 @@ def weights(desired: DesiredPool | None, observed: Iterable[ObservedInstance], n
 
 
 def _warms(instance: ObservedInstance, peers: tuple[ObservedInstance, ...], warming: Warming) -> bool:
-    """Return whether the instance must warm up, because another instance had already served long enough when this one
-    started serving.
+    """Return whether the instance must warm up. It must warm up if another instance had already served long enough when
+    this instance started serving.
 
     A decoding instance has no keys and no prefixes, so it need not warm up. An engine that had its full weight before
-    and was not restarted still has its caches.
+    and was not restarted still has its caches, so it need not warm up either.
     """
     return (
         instance.state is InstanceState.WARMING

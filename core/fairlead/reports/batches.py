@@ -26,7 +26,7 @@ from fairlead.tables import PoolKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """The table version of a pool this router is routing by."""
+    """The version of a pool's table by which this router routes now."""
 
     pool: PoolKey
     version: int
@@ -37,8 +37,8 @@ class AskAddress:
     """The address at which other routers may ask this router to decide for them, and the secret that they must know to
     ask.
 
-    Any router that knows the `secret` may ask; only live routers get it, and each router process creates a new one.
-    Routers with different `protocol` versions do not ask each other.
+    Any router that knows the `secret` may ask. Only live routers get the secret, and each router process creates a new
+    secret. Routers with different `protocol` versions do not ask each other.
     """
 
     host: str
@@ -171,9 +171,9 @@ class ReportReceipt:
     `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions.
     `live_routers` are all routers that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`), the sender among
     them; None from an API that does not report it. `routers` are the live routers that can be asked, by name, the
-    sender among them. They are only in the first receipt of a post, and only for a router that can be asked itself,
-    else None. `at` is the time of the post's arrival, in Unix seconds of the API's clock; None from an API that does
-    not report it.
+    sender among them. Only the first receipt of a post has `routers`, and only if the receiver can be asked itself;
+    otherwise they are None. `at` is the time of the post's arrival, in Unix seconds of the API's clock; None from an
+    API that does not report it.
     """
 
     id: str

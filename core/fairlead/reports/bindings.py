@@ -13,28 +13,29 @@ from fairlead.values import value
 class BindingReason(StrEnum):
     """The reason for a session's binding; also the trigger of a migration or of a re-route.
 
-    Decided by figures: `slo` staying was predicted to miss the TTFT target · `hot-migration` the instance that held it
-    was hot · `prefix-equal` the new instance held as much of the prompt and had less to do · `prefix-affinity` the new
-    instance held more of the prompt · `prefix-outweighed` the new instance held less of the prompt, but cost less all
-    the same · `best-score` the new instance's score was better · `drawn` the new instance was drawn at random ·
-    `filtered-out` the policy's filters excluded the old instance · `hotspot` moved with a queued request, out of a
-    queue that endangered the SLO.
+    Decided by figures: `slo` staying was predicted to miss the TTFT target · `hot-migration` the instance that held the
+    session was hot · `prefix-equal` the new instance held as much of the prompt and had less to do · `prefix-affinity`
+    the new instance held more of the prompt · `prefix-outweighed` the new instance held less of the prompt, but its
+    total cost was lower · `best-score` the new instance's score was better · `drawn` the new instance was drawn at
+    random · `filtered-out` the policy's filters excluded the old instance · `hotspot` the session moved with a queued
+    request, out of a queue that endangered the SLO.
 
-    Decided by the place of the prefix on the ring: `ring-change` its place on the ring changed because instances came
-    or went · `prefix-key` its place changed because its prefix's key grew or shrank with the prefix's heat · `off-ring`
-    it had been placed away from its prefix's place, and went back there.
+    Decided by the place of the prefix on the ring: `ring-change` the place changed because instances came or went ·
+    `prefix-key` the place changed because the prefix's key grew or shrank with the prefix's heat · `off-ring` the
+    session had been placed away from its prefix's place, and went back there.
 
-    Because it could not stay: `drain` its instance is leaving · `instance-lost` its instance is gone or failing ·
-    `engine-stalled` its instance's engine made no progress · `queue-full` the queue there was full · `outside-subset`
-    the gateway in front does not allow that instance · `idle-instance` it would have been refused by estimates, and an
-    idle instance took it. `operator` a person asked for it. `cold` is a first placement.
+    Because the session could not stay: `drain` its instance is leaving · `instance-lost` its instance is gone or
+    failing · `engine-stalled` its instance's engine made no progress · `queue-full` the instance's queue was full ·
+    `outside-subset` the gateway in front does not allow that instance · `idle-instance` estimates would have refused
+    the request, and an idle instance took it. `operator` a person asked for the move. `cold` is a first placement.
 
-    Two reasons apply only to re-routes of a request, which returns to its session's home because a decided move was not
-    made: `no-room` the new instance no longer had room for its context · `session-moved` the session had moved with
-    another request meanwhile. With `operator`, a request returns because the pool's migrations were paused meanwhile.
+    Two reasons apply only to re-routes of a request that returns to its session's instance because a decided move was
+    not made: `no-room` the new instance no longer had room for the request's context · `session-moved` the session had
+    moved with another request in the meantime. With `operator`, a request returns because the pool's migrations were
+    paused in the meantime.
 
-    `prefix-copied` moves neither a session nor a request: the router let an instance fetch a prefix that many sessions
-    share, before one of them came there.
+    `prefix-copied` moves neither a session nor a request. The router let an instance fetch a prefix that many sessions
+    share, before any of these sessions arrived there.
     """
 
     COLD = "cold"
@@ -78,13 +79,13 @@ GAINING = frozenset(
         BindingReason.OFF_RING,
     }
 )
-"""Triggers of sessions that could have stayed: such a session moves only if the policy allows such moves and the move
+"""Triggers for sessions that could have stayed. Such a session moves only if the policy allows such moves and the move
 gains at least the policy's minimum.
 """
 
 TOLD_AS: Mapping[BindingReason, BindingReason] = MappingProxyType({})
-"""For each reason that routers of the last release do not know, the reason that is sent to them instead; routers do not
-act on it.
+"""Maps each reason that routers of the last release do not know to the reason that is sent to these routers instead.
+Routers do not act on the reason.
 
 Empty as long as no reason was added since a release.
 """
@@ -100,15 +101,15 @@ def told_reason(stored: str) -> BindingReason:
 
 @value
 class BindingChange:
-    """A session's first home, or its move to a new home.
+    """The first binding of a session to an instance, or its move to another instance.
 
     The change says exactly which binding it replaces, and loses the race if the session no longer has that binding.
     `based_on` is the newest version that this router has from the API (0 = none). `after` is the id of this router's
     previous change if the API has not acknowledged it yet, else None. `id` is globally unique; the MigrationRecord of
     the same move has the same id. `rank` and `previous_rank` are the data-parallel ranks of the two instances, None if
-    an instance has a single rank or the rank is unknown. A change that names the previous home again only confirms that
-    the session is in use. With `shared`, the change reports that several conversations use the session's name, so the
-    name identifies no session and is no longer bound.
+    an instance has a single rank or the rank is unknown. A change that names the previous instance again only confirms
+    that the session is in use. With `shared`, the change reports that several conversations use the session's name, so
+    the name identifies no session and is no longer bound.
     """
 
     pool: PoolKey
@@ -127,18 +128,18 @@ class BindingChange:
 
     @property
     def stays(self) -> bool:
-        """Whether the change only confirms that the session is in use at its present home."""
+        """Whether the change only confirms that the session is in use on its present instance."""
         return (self.previous, self.previous_rank) == (self.instance, self.rank)
 
 
 @value
 class Binding:
-    """A session's current home as the API knows it, streamed to all routers.
+    """The instance that holds a session, as the API knows it; streamed to all routers.
 
     `reason` is one of `told_reason`. `version` grows by one with every move; `instance` None = unbound (expired).
-    `change` is the id of the BindingChange that made the binding; a router recognises its own change by it. `rank` is
-    the instance's data-parallel rank, if it has several and the change named one. `shared_at`: when the name was last
-    found to be shared by several conversations; Unix seconds.
+    `change` is the id of the BindingChange that made the binding, so that a router recognises its own change. `rank` is
+    the instance's data-parallel rank, if the instance has several and the change named one. `shared_at` is the last
+    time at which the name was found to be shared by several conversations, in Unix seconds.
     """
 
     pool: PoolKey

@@ -107,8 +107,8 @@ class RequestOutcome(StrEnum):
 
 @value
 class Attempt:
-    """An instance that failed a request, how it failed (`failure`, as the router names it), and how many seconds after
-    the request's arrival.
+    """A failed attempt at a request: the instance, how it failed (`failure`, as the router names it), and the seconds
+    from the request's arrival to the failure.
     """
 
     instance: str
@@ -128,9 +128,9 @@ UNREACHED = frozenset({"refused", "unreachable"})
 @value
 class Continuation:
     """An answer that continued on another instance (the target), in the same stream, after the client had received its
-    beginning from the source, and the cost of this.
+    beginning from the first instance (the source). The fields include the cost of this move.
 
-    `why` is the router's name of the source's failure, or `HANDED_OVER`. By then the client had received
+    `why` is the router's name of the source's failure, or `HANDED_OVER`. Before the move, the client had received
     `carried_tokens` of the answer; the target had to compute a predicted `computed_tokens` of prompt and answer again.
     `gap_seconds` is the time until the answer continued, None if it did not.
     """
@@ -158,7 +158,7 @@ class ShadowChoice:
 
     `target` is an instance or rank, named as in the candidates of the decision, None if the policy failed; `alike` says
     whether the request went to this target. The predicted TTFTs and hits of both targets are computed by the router's
-    own formula, even if the policies use other formulas. The figures of `target` were never confirmed by an engine.
+    own formula, even if the policies use other formulas. No engine has confirmed the figures of `target`.
     """
 
     policy: str

@@ -13,9 +13,9 @@ class EngineTrouble(StrEnum):
     """A difference between an engine and its pool's spec; also a reason of the condition Degraded."""
 
     MODEL_NOT_SERVED = "ModelNotServed"
-    """The engine's list of models lacks `spec.model`: every request for it will fail."""
+    """The engine's list of models lacks `spec.model`, so every request for this model will fail."""
     ADAPTER_NOT_SERVED = "AdapterNotServed"
-    """The engine's list of models lacks one of `spec.adapters`: every request for that adapter will fail."""
+    """The engine's list of models lacks one of `spec.adapters`, so every request for that adapter will fail."""
     KV_USAGE_MISSING = "KvUsageMissing"
     """The engine's metrics have no gauge of the name that `spec.engine.metrics.kvUsage` gives."""
     KV_USAGE_IMPLAUSIBLE = "KvUsageImplausible"
@@ -26,13 +26,13 @@ class EngineTrouble(StrEnum):
     """
     KV_NOT_HANDED_ON = "KvNotHandedOn"
     """A router asked the engine to compute a prompt for another instance, and the response named no KV blocks to fetch.
-    So the caches of sessions that leave the engine are recomputed, and decode instances compute its prompts themselves.
+    So sessions that leave the engine lose their caches, and decode instances compute the engine's prompts themselves.
     For a while, routers do not ask this engine again.
     """
     EVENTS_NOT_HEARD = "EventsNotHeard"
     """The engine connects to a router to publish its KV events, but no events arrive at this router."""
     PRIORITY_NOT_FOLLOWED = "PriorityNotFollowed"
-    """The engine ignores or turns round the priorities that `spec.engine.passPriority` lets routers give it."""
+    """The engine ignores or reverses the priorities that routers give it because of `spec.engine.passPriority`."""
     REPORTS_IMPLAUSIBLE = "ReportsImplausible"
     """The engine reports values that cannot be true of an engine (`fairlead.plausibility`); these values are not
     used.
@@ -40,11 +40,12 @@ class EngineTrouble(StrEnum):
     ENGINE_SLOW = "EngineSlow"
     """The engine has work, but has made no progress for longer than a step should ever take."""
     ENGINE_STALLED = "EngineStalled"
-    """The engine has work and makes no progress, though its HTTP server responds: it gets no requests and is replaced.
+    """The engine has work and makes no progress, although its HTTP server responds. Its instance gets no requests and
+    is replaced.
     """
 
     ENGINE_ASLEEP = "EngineAsleep"
-    """The engine of an instance in service sleeps: it gets no requests until it is awake."""
+    """The engine of an instance in service sleeps. The instance gets no requests until the engine is awake."""
 
 
 PASSING = frozenset({EngineTrouble.ENGINE_SLOW})
@@ -68,14 +69,15 @@ class TroubledEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCache:
-    """The knowledge of a router about an instance's prefix cache, and how accurate it was since the router met the
-    instance.
+    """A router's knowledge about an instance's prefix cache, and how accurate this knowledge was since the router first
+    saw the instance.
 
-    `state` says how far the instance's KV events were received: `current`, `waiting` (none published yet), `replaying`,
-    `incomplete` (some are lost permanently), `disconnected` or `wrong-block-size`; for several data-parallel ranks the
-    worst state. It is `silent` if the instance publishes no events, and the router uses its own history. `answered`
-    requests reported the cached tokens of their prompt; `exact` of them were predicted to the token. `believed_tokens`
-    and `cached_tokens` are the sums of predicted and reported tokens, `wrong_tokens` the sum of each request's error.
+    `state` says how completely the instance's KV events were received: `current`, `waiting` (none published yet),
+    `replaying`, `incomplete` (some are lost permanently), `disconnected` or `wrong-block-size`. For several
+    data-parallel ranks it is the worst state. It is `silent` if the instance publishes no events and the router uses
+    its own history. `answered` is the number of requests that reported the cached tokens of their prompt; `exact` of
+    them were predicted to the token. `believed_tokens` and `cached_tokens` are the sums of predicted and reported
+    tokens, `wrong_tokens` the sum of the requests' absolute errors.
     """
 
     pool: PoolKey
@@ -142,11 +144,11 @@ class LearntFigure:
     `predicted` or, without it, `declared`.
     """
     value: float | None = None
-    """An instance's figure as the router measured it, see `fairlead.capabilities`: tokens per second for prefills, else
-    in the quantity's unit. None while there are too few observations.
+    """The router's figure for the instance, see `fairlead.capabilities`: tokens per second for prefills, else in the
+    quantity's unit. None while there are too few observations.
 
-    It rests on `value_samples` observations, the newest of them `age_seconds` ago; `p10`, `p50` and `p90` are their
-    quantiles.
+    The figure is based on `value_samples` observations, the newest of them `age_seconds` ago; `p10`, `p50` and `p90`
+    are their quantiles.
     """
     value_samples: int = 0
     age_seconds: float | None = None
@@ -155,14 +157,15 @@ class LearntFigure:
     p90: float | None = None
     line: tuple[float, ...] = ()
     """The line fitted to decode steps: seconds per step, and the extra seconds per 100,000 context tokens and per 100
-    requests. Empty for other quantities, and while there are too few steps. From it a restarted router knows the step
-    time at any load, not only at the load that other routers observed.
+    requests. Empty for other quantities, and while there are too few steps. With the line, a restarted router knows the
+    step time at any load, not only at the load that other routers observed.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMemory:
-    """Earlier observations of one instance, for a router that starts: from its own disk or from the control API.
+    """Earlier observations of one instance, for a router that starts. They come from the router's own disk or from the
+    control API.
 
     Ages are as of the Unix time `at`. The prefill speed is in tokens of `counted_by` bytes each. `decode_fit` are the
     coefficients of the decode step (`fairlead.routing.knowledge.estimators`), if any were fitted. `revisions` are the

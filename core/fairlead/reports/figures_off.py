@@ -7,7 +7,7 @@ OFF = 1.5
 value.
 """
 LEAST_SAMPLES = 20
-"""Minimum number of prefills, answers or prompts on which a reported figure is measured."""
+"""Minimum number of prefills, answers or prompts from which a reported figure must have been measured to be judged."""
 
 
 def is_off(figure: float | None, observed: float | None) -> bool:
@@ -16,8 +16,8 @@ def is_off(figure: float | None, observed: float | None) -> bool:
 
 
 def off_figure(figure: LearntFigure) -> bool:
-    """Return whether a figure is wrong: the figure in use, or the declared figure, which the router would use after a
-    restart.
+    """Return whether the figure in use is wrong, or the declared figure is wrong while the measured figure is in use.
+    The router would use the declared figure after a restart.
     """
     if figure.samples < LEAST_SAMPLES:
         return False

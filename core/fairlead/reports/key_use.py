@@ -7,12 +7,12 @@ from fairlead.gateway_keys import KeyRefusal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyUse:
-    """Requests of one key at this router in one minute, counted since the previous record of the same minute: records
-    add up.
+    """Requests of one key at this router in one minute, counted since the previous record of the same minute. The
+    records of a minute add up.
 
-    `minute` is the minute's beginning, in Unix seconds. `refusal` is why the requests were refused because of their
-    key; None for requests that reached a pool, with any outcome. Tokens are counted as for the key's limit: the
-    prompt's tokens, and the answer's tokens in the minute in which the answer ended.
+    `minute` is the minute's beginning, in Unix seconds. `refusal` is the reason why the requests were refused because
+    of their key; None for requests that reached a pool, with any outcome. Tokens are counted as for the key's limit:
+    the prompt's tokens, and the answer's tokens in the minute in which the answer ended.
     """
 
     key: str

@@ -34,8 +34,8 @@ class MoveCause:
 
 
 class MoveOutcome(StrEnum):
-    """The outcome of the request with which a session moved. It is `underway` until the request got its first token or
-    ended without one.
+    """The outcome of the request with which a session moved. The outcome is `underway` until the request has got its
+    first token or has ended without one.
     """
 
     UNDERWAY = "underway"
@@ -46,8 +46,8 @@ class MoveOutcome(StrEnum):
 
 
 class CacheFate(StrEnum):
-    """The result of an attempt to bring KV blocks to another instance. Unless it is `moved`, the target computes them
-    itself.
+    """The result of an attempt to bring KV blocks to another instance. Unless the result is `moved`, the target
+    computes the blocks itself.
     """
 
     MOVED = "moved"
@@ -160,8 +160,9 @@ class MigrationRecord(Move[PoolKey, float]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReRouteRecord(Move[PoolKey, float]):
-    """A re-route: a request that was queued or already sent to one instance went to another. With the trigger
-    `prefix-copied`, a shared prefix was copied without a client's request; `request` is then the id of the copy.
+    """A re-route: a request that was queued at one instance, or already sent to it, went to another instance. With the
+    trigger `prefix-copied`, a shared prefix was copied without a client's request; `request` is then the id of the
+    copy.
 
     No session's binding moved; `session` is only the session that the request named.
     """
@@ -175,7 +176,7 @@ AnyRecord = TypeVar("AnyRecord", MigrationRecord, ReRouteRecord)
 
 
 def with_transfer(move: AnyRecord, transfer: CacheTransfer) -> AnyRecord:
-    """Return the record of a move, completed once it is known whether the KV blocks were transferred."""
+    """Return the record of a move with the result of the transfer of its KV blocks filled in."""
     lacking = move.tokens_moved + move.tokens_recomputed
     moved = min(transfer.tokens, lacking)
     return replace(

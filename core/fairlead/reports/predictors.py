@@ -16,10 +16,10 @@ class ModelFigures:
     `held_out_error_seconds` is the new model's mean absolute error on samples it was not trained on; `spread_seconds`
     is the error that the samples' mean would have as a constant prediction. All other errors and counts describe the
     previous model, over the last few hundred requests: `error_seconds` is its mean absolute error,
-    `formula_error_seconds` that of the router's own formula (None from a router that does not report it), and
-    `mean_ttft_seconds` the requests' mean TTFT. `drift` is the distance of their features from the training samples, in
-    standard deviations. `learned_choices` counts the choices by the model, `heuristic_choices` those by the heuristic
-    for each reason. Errors are None if nothing was observed.
+    `formula_error_seconds` the mean absolute error of the router's own formula (None from a router that does not report
+    it), and `mean_ttft_seconds` the requests' mean TTFT. `drift` is the distance of the requests' features from the
+    training samples, in standard deviations. `learned_choices` counts the choices by the model, `heuristic_choices` the
+    choices by the heuristic for each reason. Errors are None if nothing was observed.
     """
 
     router: str

@@ -15,8 +15,8 @@ class ReasonFacts:
     advice.
 
     `short` is the role that has too few instances: prefill, decode, or None for neither. If `by_estimate` is True, the
-    router estimated too little time or counted too little room; if False, no instance serves the model, or no instance
-    is allowed to serve the request.
+    request was refused because the router estimated that there is too little time or too little room. If it is False,
+    no instance serves the model, or no instance is allowed to serve the request.
     """
 
     status: int
@@ -55,15 +55,15 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
         RejectionReason.PREDICTED_TTFT: ReasonFacts(
             status=429,
             title="First token predicted too late",
-            finding="every instance was predicted to miss the TTFT target of {ttft} when they came",
-            suggestion="Every instance would miss the TTFT target. Add instances; prompts too long for one of them need a longer slo.ttft.",
+            finding="every instance was predicted to miss the TTFT target of {ttft} when the requests arrived",
+            suggestion="Every instance would miss the TTFT target. Add instances; prompts that are too long for any instance need a longer slo.ttft.",
             short=Role.PREFILL,
             by_estimate=True,
         ),
         RejectionReason.DECODE_OVERLOADED: ReasonFacts(
             status=429,
             title="Decode predicted too slow",
-            finding="decoding was predicted to miss the TPOT target of {tpot} when they came",
+            finding="decoding was predicted to miss the TPOT target of {tpot} when the requests arrived",
             suggestion=(
                 "Decoding would miss the TPOT target. Add instances (that decode), raise slo.tpot, or raise earlyRejection.headroom."
             ),
@@ -74,10 +74,10 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
             status=429,
             title="Decode too slow, after a prefill in vain",
             finding=(
-                "decoding would miss the TPOT target of {tpot}, found when their prompts were computed in vain; "
-                "mode Load refuses them at arrival"
+                "decoding would miss the TPOT target of {tpot}, which was found only after their prompts were computed; "
+                "mode Load refuses such requests at arrival"
             ),
-            suggestion="Prompts were computed in vain. Add decode instances, or set earlyRejection.mode to Load: it refuses at arrival.",
+            suggestion="Prompts were computed in vain. Add decode instances, or set earlyRejection.mode to Load, which refuses at arrival.",
             short=Role.DECODE,
         ),
         RejectionReason.QUEUE_FULL: ReasonFacts(
@@ -105,14 +105,14 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
         RejectionReason.POLICY_FAILED: ReasonFacts(
             status=500,
             title="The routing policy failed",
-            finding="the pool's routing policy failed on them; the routers' logs say how",
-            suggestion="The routing policy failed on these requests. The routers' logs say how; choose another policy meanwhile.",
+            finding="the pool's routing policy failed on the requests; the routers' logs say why",
+            suggestion="The routing policy failed on these requests. The routers' logs say why; choose another policy in the meantime.",
         ),
         RejectionReason.SCALED_TO_ZERO: ReasonFacts(
             status=503,
             title="Scaled to zero",
             finding="no instance is desired",
-            suggestion="No instance is wanted. Raise replicas, or look at the pool's schedules.",
+            suggestion="No instance is desired. Raise replicas, or look at the pool's schedules.",
         ),
         RejectionReason.UPSTREAM_FAILED: ReasonFacts(
             status=502,
@@ -131,8 +131,8 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
 
 FOR_PREFILL = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.PREFILL)
 FOR_DECODE = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.DECODE)
-"""Reasons for refusals whose cause is too few decode instances. FOR_PREFILL has the reasons whose cause is too few
-prefill instances; all other reasons are in neither set.
+"""Refusal reasons whose cause is too few decode instances. FOR_PREFILL has the reasons whose cause is too few prefill
+instances. All other reasons are in neither set.
 """
 
 
@@ -140,8 +140,8 @@ prefill instances; all other reasons are in neither set.
 class RejectionRecord:
     """Refusals of one cause and priority class in one second, with one sample request.
 
-    `sample_request` is the router's id of that request, not the id that its client may have given: it equals `request`
-    of the request's decision, which has both ids; the router's log and the search use it.
+    `sample_request` is the router's id of that request, not the id that its client may have given. It equals `request`
+    of the request's decision, which has both ids. The router's log and the search use the router's id.
     """
 
     pool: PoolKey

@@ -24,15 +24,15 @@ class Apart(StrEnum):
     OTHER_RELEASE = "other-release"
     """The listed routers speak another version of the protocol."""
     AFTER_PREFILL = "after-prefill"
-    """The pool refuses requests after their prefill. For such a refusal its routers need each decision at once, so they
+    """The pool refuses requests after their prefill. Such a refusal needs each decision at once, so the pool's routers
     do not ask another router.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceWork:
-    """One router's requests in flight on an instance, or on one of its ranks. `prefill_share` (0-1) is the predicted
-    part of the instance's recent time that its prefills took.
+    """One router's requests in flight on an instance, or on one of the instance's ranks. `prefill_share` (0-1) is the
+    predicted share of the instance's recent time that the router's prefills took.
     """
 
     instance: str
@@ -57,8 +57,8 @@ class PlacedPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolShare:
-    """The report about a pool from a router that decides alone, and why it does (`Apart`, or a reason that only newer
-    routers know).
+    """A router's report about a pool for which it decides alone, and the reason why it decides alone (`Apart`, or a
+    reason that only newer routers know).
     """
 
     pool: PoolKey
@@ -115,7 +115,7 @@ def added(one: InstanceWork, other: InstanceWork) -> InstanceWork:
 
 
 def placed(instance: str, blocks: Sequence[int]) -> PlacedPrompt:
-    """Return the sketch of the prompt with these blocks (at least one) at this instance."""
+    """Return the sketch of a prompt with these blocks (at least one) that was placed on this instance."""
     length = len(blocks)
     return PlacedPrompt(instance=instance, blocks=tuple(told_block(blocks[depth - 1]) for depth in depths(length)), length=length)
 

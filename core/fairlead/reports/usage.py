@@ -9,8 +9,8 @@ from fairlead.tables import DEFAULT_CLASS, PoolKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUsage:
-    """Requests of a pool that ended at this router in one minute, counted since the previous record of the same minute:
-    records add up.
+    """Requests of a pool that ended at this router in one minute, counted since the previous record of the same minute.
+    The records of a minute add up.
 
     `minute` is the minute's beginning, in Unix seconds. `key` is the id of the requests' key and `session` their
     session; each is empty for requests without one. `prefill_tokens` are the prompt tokens that engines computed, and

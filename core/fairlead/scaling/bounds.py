@@ -53,7 +53,7 @@ class BoundsInForce:
 def bounds_in_force(role: DeclaredRole, windows: Iterable[RoleBounds]) -> BoundsInForce:
     """Return the role's own bounds, narrowed by the last of `windows` that has bounds for the role.
 
-    A window can only narrow them: it cannot go below the role's minimum or above its maximum.
+    A window can only narrow the bounds: it cannot go below the role's minimum or above its maximum.
     """
     found = BoundsInForce(lower=role.min_replicas, upper=role.max_replicas)
     for window in windows:

@@ -33,7 +33,7 @@ _HOLDS = {
 class ScalingDecision(Generic[Time]):
     """One recommendation and its outcome.
 
-    Subclasses declare `at` again with its type. `replicas` is the number applied, or in mode Advise the number that
+    Subclasses declare `at` again with its type. `replicas` is the number applied or, in mode Advise, the number that
     would be applied. `lower` and `upper` were the bounds; `lower_by` and `upper_by` name the schedules that set the
     bounds, None = the role itself. `mode` is the mode of `spec.scaling` or `spec.ratio`. `signals` are the signals of
     the role or, for the ratio, of both roles; for scaling to and from zero, `demand` is set instead.
@@ -116,7 +116,7 @@ def _grounds(found: Recommendation) -> str:
     if found.imbalance is not None:
         seen = found.imbalance
         if found.recommended == found.current:
-            return f"prefill load {seen.prefill_load:.2f} and decode load {seen.decode_load:.2f} call for no more {found.role} instances"
+            return f"prefill load {seen.prefill_load:.2f} and decode load {seen.decode_load:.2f} no longer call for one more {found.role} instance"
         move = f"one {seen.donor} instance should become {found.role}, for {seen.comparisons} comparisons in a row"
         if found.cause is Cause.WORK_EXCEEDS:
             served = f"{percentage(seen.servable_after or 0)} instead of {percentage(seen.servable or 0)} of the requests could be served"

@@ -24,9 +24,11 @@ class HostCache:
 
     @property
     def is_confirmed(self) -> bool:
-        """Return whether the simulation adds at least the predicted share of hits, within the prediction's error."""
+        """Return whether the simulated share of hits differs from the predicted share by no more than its error."""
         return self.simulated is not None and abs(self.predicted - self.simulated) <= self.error + TOLERANCE
 
     def size_words(self, kv_bytes: float | None) -> str:
-        """Return the cache's size in words; `kv_bytes` is the size of a token in the KV cache, None if unknown."""
+        """Return the cache's size in words. `kv_bytes` is the number of bytes that a token takes in the KV cache, None
+        if unknown.
+        """
         return f"{self.tokens:,} tokens" if kv_bytes is None else f"{self.tokens * kv_bytes / 1e9:,.0f} GB"

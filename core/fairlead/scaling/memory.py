@@ -48,15 +48,19 @@ class RoleMemory:
     compared_at: float | None = None
     """Time at which the need was last computed from signals; None if it was never computed."""
     highest: tuple[Recommended, ...] = ()
-    """Recommendations that no later one exceeds, oldest first: within a window, the first of them is the highest."""
+    """Recommendations that no later recommendation exceeds, oldest first. So the first of them within a window is the
+    highest recommendation of the window.
+    """
     lowest: tuple[Recommended, ...] = ()
-    """Recommendations that no later one falls below, oldest first: within a window, the first of them is the lowest."""
+    """Recommendations that no later recommendation falls below, oldest first. So the first of them within a window is
+    the lowest recommendation of the window.
+    """
     steps: tuple[Step, ...] = ()
     told: str = ""
     """The key of the last recommendation that was recorded, so that only changes are recorded."""
     rebuilt_at: float | None = None
     """Time at which the number of instances was set to the number of present instances because no memory existed;
-    earlier steps are not known. None if the memory never was lost.
+    earlier steps are not known. None if the memory was never lost.
     """
     woken: Woken | None = None
     """The role's last start from zero; None if it has not been started from zero."""
@@ -80,8 +84,8 @@ class RatioMemory:
     beyond: int = 0
     """Number of consecutive comparisons that found too few prefill instances; negative = too few decode instances."""
     worth: int = 0
-    """Number of the latest consecutive comparisons, of those counted in `beyond`, in which a move paid for the measured
-    work.
+    """Number of the latest consecutive comparisons, among the comparisons counted in `beyond`, in which the measured
+    work showed that a move is worth it.
     """
     moved_at: float | None = None
     told: str = ""
@@ -109,8 +113,8 @@ def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mappi
     """Return the memory, with missing parts filled in from the present numbers; `standing` is empty if nothing was
     lost.
 
-    Because the past is unknown, a whole period passes before a role's next step, and if instances had moved between the
-    roles, a whole cooldown before the next move.
+    The past is unknown, so a whole period passes before a role's next step. If instances had moved between the roles, a
+    whole cooldown passes before the next move.
     """
     lacking = [role for role in declared if role in standing and memory.of(role) is None]
     found = (RoleMemory(role=role, declared=declared[role], replicas=standing[role], rebuilt_at=now) for role in lacking)
@@ -131,9 +135,9 @@ def _shift_of(declared: Mapping[Role, int], standing: Mapping[Role, int]) -> int
 
 
 def rewound(memory: ScalingMemory, now: float) -> ScalingMemory:
-    """Return the memory with no time after `now`, in case the clock was set back.
+    """Return the memory without times after `now`. Such times exist if the clock was set back.
 
-    The times of future events are set to `now`, so a cooldown may be repeated once at most.
+    Times after `now` are set to `now`, so a cooldown is repeated at most once.
     """
     ratio = memory.ratio
     return replace(

@@ -15,8 +15,9 @@ from math import inf, log, sqrt
 from statistics import NormalDist
 
 DECODE_LIMIT = 0.9
-"""Largest mean share of `slo.tpot` that a decode step may take. Decodes cannot wait: every fluctuation of the batch
-above the SLO misses it, while prefills may wait up to `slo.ttft`.
+"""Largest mean share of `slo.tpot` that a decode step may take. The mean must stay below the SLO because decodes cannot
+wait: whenever a larger batch makes a step longer than the SLO, its requests miss the SLO. Prefills may wait up to
+`slo.ttft`.
 """
 
 _NORMAL = NormalDist()
@@ -47,8 +48,8 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """The result of a split of the instances. `servable` is a share (0-1) of the requests, `busiest` the work per
-    instance of the role that has more of it.
+    """The predicted result of a split of the instances. `servable` is a share (0-1) of the requests; `busiest` is the
+    work per instance of the role that has more work per instance.
     """
 
     servable: float
@@ -65,7 +66,7 @@ class Outlook:
 
 
 def outlook(prefill: tuple[int, float], decode: tuple[int, float], demand: Demand) -> Outlook:
-    """Return the result of a split: the instances of each role, and their work."""
+    """Return the predicted result of a split; the arguments have the number of instances and the work of each role."""
     (prefill_replicas, prefill_work), (decode_replicas, decode_work) = prefill, decode
     spread = sqrt(log(1 + demand.prompt_variation**2)) if demand.refuses_late and demand.prompt_variation else 0.0
     prefilled = kept_requests(prefill_replicas / prefill_work if prefill_work > 0 else inf, spread)
@@ -74,8 +75,8 @@ def outlook(prefill: tuple[int, float], decode: tuple[int, float], demand: Deman
 
 
 def kept_requests(kept_tokens: float, spread: float) -> float:
-    """Return the share of requests that remain if the longest are refused until this share of tokens remains. `spread`
-    is the sigma of log-normal lengths.
+    """Return the share (0-1) of the requests that remain if the longest requests are refused until the share
+    `kept_tokens` of the tokens remains. `spread` is the sigma of log-normal lengths.
     """
     if kept_tokens >= 1:
         return 1.0
@@ -90,8 +91,8 @@ def median_of(mean: float, variation: float) -> float:
 
 
 def tokens_within(length: float, variation: float) -> float:
-    """Return the share (0-1) of all tokens that is in prompts of at most this many times the mean length. Lengths are
-    log-normal with this coefficient of variation.
+    """Return the share (0-1) of all tokens that belongs to prompts of at most this many times the mean length. Lengths
+    are log-normal with this coefficient of variation.
 
     Example: v = 1.3, prompts of at most four times the mean: 81 % of the tokens in 97 % of the prompts.
     """

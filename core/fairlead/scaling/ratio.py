@@ -30,7 +30,7 @@ from fairlead.scaling.stabilization import is_due, is_interrupted
 
 SMOOTHING = 0.5
 """Weight of the newest figure in a smoothed figure, if there are many figures. Each older figure has half the weight of
-the next newer one. The first figure gets no extra weight, so that figures from before the traffic began are soon
+the figure after it. The first figure gets no extra weight, so that figures from before the traffic began are soon
 forgotten.
 """
 
@@ -42,7 +42,8 @@ _MOVES = ((1, Role.PREFILL, Role.DECODE), (-1, Role.DECODE, Role.PREFILL))
 class RoleShare:
     """One role, as the controller sees it.
 
-    `work` is in instances kept busy all the time, None if unknown. `serving` of its `replicas` instances take requests.
+    `work` is the number of instances that the arriving work keeps busy all the time, None if unknown. `serving` of its
+    `replicas` instances take requests.
     """
 
     replicas: int
@@ -167,8 +168,8 @@ def _hold(memory: RatioMemory, shares: Shares, receiver: Role, donor: Role, dema
 
 
 def _error(demand: Demand, spec: RatioSpec, row: int) -> float:
-    """Return the standard error of the smoothed work after `row` comparisons that all found a move worth it: the longer
-    the row, the smaller the error.
+    """Return the standard error of the smoothed work after `row` consecutive comparisons that found a move worth it.
+    The error shrinks with each further comparison.
 
     An exponential mean is as precise as a mean over (2 - a) / a figures.
     """
@@ -185,8 +186,8 @@ def _is_worth_it(shares: Shares, receiver: Role, donor: Role, demand: Demand, er
 
 
 def _outlooks(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> tuple[Outlook | None, Outlook | None]:
-    """Return the outlooks before and after a move, computed from the loads if the work of a role is unknown. The second
-    is None if no instance would be left.
+    """Return the outlooks before and after a move, computed from the loads if the work of a role is unknown. An outlook
+    is None if a role would have no instance.
     """
     known = all(share.work is not None for share in shares.values())
     works = {role: (share.work or 0.0) if known else (share.load or 0.0) * share.replicas for role, share in shares.items()}

@@ -52,18 +52,18 @@ class Hold(StrEnum):
     SLO_MISSED = "SloMissed"
     """Fewer instances are not allowed while requests miss the SLO."""
     NOT_WORTH_IT = "NotWorthIt"
-    """After the move, the pool would serve no more requests, and its busier role would be no less busy."""
+    """After the move, the pool would not serve more requests, and its busier role would not be less busy."""
 
 
 class Verdict(StrEnum):
     """The outcome of a recommendation."""
 
     APPLIED = "Applied"
-    """The number changed, if only in part (`hold` then says why)."""
+    """The number changed. If it changed only in part, `hold` says why."""
     ADVISED = "Advised"
-    """The mode is Advise."""
+    """Nothing changed, because the mode is Advise."""
     HELD = "Held"
-    """Nothing changed; `hold` says why. None: the present number is recommended again."""
+    """Nothing changed; `hold` says why. If `hold` is None, the present number is recommended again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +102,9 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imbalance:
-    """The ratio controller's observations: smoothed loads, the number of comparisons in a row that called for the move,
-    the role that would give an instance, and the share (0-1) of the arriving requests that could be served before and
-    after.
+    """The ratio controller's observations. The fields are the smoothed loads, the number of comparisons in a row that
+    called for the move, the role that would give an instance, and the share (0-1) of the arriving requests that could
+    be served before and after the move.
     """
 
     prefill_load: float
@@ -119,9 +119,9 @@ class Imbalance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """A recommended number of instances for a role; for the ratio controller, the role is the receiver. It is the
-    present number only if another one was recommended before and no longer is. `replicas` is the number in force after
-    this round, or in mode Advise the number that would be in force.
+    """A recommended number of instances for a role; for the ratio controller, the role is the receiver. The present
+    number is recommended only to replace an earlier recommendation of another number. `replicas` is the number in force
+    after this round, or in mode Advise the number that would be in force.
     """
 
     controller: Controller
@@ -163,8 +163,8 @@ class Recommendation:
 
 
 def stands(line: str) -> bool:
-    """Return whether the recommendation with this `line` is shown to people until another one is recorded: it is
-    advised, or only a bound forbids it.
+    """Return whether people see the recommendation with this `line` until another recommendation is recorded. This is
+    the case if it is advised, or if a bound prevents it.
     """
     return line.split()[2:3] == [Verdict.ADVISED] or line.split()[3:4] == [Hold.AT_BOUND]
 

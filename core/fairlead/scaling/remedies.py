@@ -17,8 +17,8 @@ from fairlead.scaling.host_caches import HostCache
 LEAST_GAIN = 0.02
 """A remedy is offered only if it brings at least this share of all requests in time."""
 _PLATEAU = 0.01
-"""Difference of shares (0-1) up to which a number counts as equal to the best: it serves at most this share of requests
-less in time.
+"""Difference between shares (0-1) of requests served in time, up to which a number of instances counts as equally good
+as the best number.
 """
 _ONE_OF_TWENTY = 1.645
 """Number of standard deviations: a normal variable exceeds its mean by more than this in one of twenty cases."""
@@ -30,12 +30,13 @@ class Reach:
     """The recorded requests that no number of instances could serve in time, and the remedies for them.
 
     `requests` counts all recorded requests. `beyond` counts requests that take longer than the TTFT target even alone,
-    on an idle instance with every earlier prefix cached; `refused` counts refused requests, and `refused_beyond`
-    requests that are both. `too_long` counts requests that need more KV memory than an engine has, which neither time
-    nor speed can change; `beyond` includes them. The share of `beyond` would be no larger than the percentile allows
-    with a TTFT target of `ttft_seconds`, or with engines that are `speed` times as fast. `tokens` is the longest
-    prompt, or uncached part of a prompt, that an instance computes within the target. In one of twenty cases, an equal
-    number of similar requests is more work than these requests by more than the share `swing` (0.2: a fifth).
+    on an idle instance with every earlier prefix cached. `refused` counts refused requests, and `refused_beyond`
+    refused requests that are also beyond. `too_long` counts requests that need more KV memory than an engine has, which
+    neither time nor speed can change; `beyond` includes them. With a TTFT target of `ttft_seconds`, or with engines
+    that are `speed` times as fast, the share of `beyond` would be no larger than the percentile allows. `tokens` is the
+    longest prompt, or uncached part of a prompt, that an instance computes within the target. `swing` is the share by
+    which the work of an equal number of similar requests exceeds the work of these requests in one of twenty cases
+    (0.2: a fifth).
     """
 
     requests: int
@@ -54,14 +55,16 @@ class Reach:
         return self.beyond / self.requests if self.requests else 0.0
 
     def exceeds(self, allowed: float) -> bool:
-        """Return whether more than the share `allowed` of such requests is, with certainty, beyond any number of
-        instances: by two standard deviations of the share.
+        """Return whether the share of requests beyond any number of instances is larger than `allowed`, even after two
+        standard deviations of this share are subtracted.
         """
         return self.requests > 0 and self.share - 2 * sqrt(self.share * (1 - self.share) / self.requests) > allowed
 
     @property
     def share_of_refused(self) -> float | None:
-        """The share of the refused requests that are beyond any number of instances; None if none was refused."""
+        """Share (0-1) of the refused requests that no number of instances serves in time; None if no request was
+        refused.
+        """
         return self.refused_beyond / self.refused if self.refused else None
 
 
@@ -127,9 +130,9 @@ class Simulated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
-    """A value that the simulation confirms. With it, the share `attainment` of all requests is in time, in nineteen of
-    twenty cases at least `surely`; `meets` says whether that reaches the goal. With fewer requests the value `least`
-    would suffice, with more `most` (None: more than was tried).
+    """A value that the simulation confirms. With it, the mean share of all requests in time is `attainment`, and in
+    nineteen of twenty cases the share is at least `surely`; `meets` says whether `surely` reaches the goal. With fewer
+    requests the value `least` would suffice, with more requests the value `most` (None: more than was tried).
     """
 
     value: float
@@ -164,8 +167,8 @@ def enough_time(found: Simulated) -> Confirmed | None:
 
 
 def _chosen(tried: Sequence[Tried], before: float, goal: float) -> Confirmed | None:
-    """Return the smallest tried value from which on all larger tried values reach the goal too; if there is none, the
-    smallest value that is about as good as the best. None if no value helps.
+    """Return the smallest tried value that reaches the goal and above which all tried values reach it too. If there is
+    no such value, return the smallest value that is about as good as the best value. None if no value helps.
     """
     known = [one for one in tried if one.unknown is None]
     if not known:
@@ -219,15 +222,15 @@ def reach_of(
 
 
 LEAST_MEASURED = 20
-"""Minimum number of measured requests from which `measured_reach` says anything."""
+"""Minimum number of measured requests for which `measured_reach` returns a result."""
 
 
 def measured_reach(alone: Sequence[float | None], weights: Sequence[float], ttft_seconds: float, goal: float) -> Reach | None:
-    """Return the `Reach` of requests that were served, measured instead of computed; None if more than `1 - goal` of
-    such requests may have been in time with more instances.
+    """Return the `Reach` of requests that were served, measured instead of computed. None if it is not certain that
+    more than the share `1 - goal` of them would have been late with any number of instances.
 
-    `alone` has the seconds from dispatch to the first token of each request that found its instance without other
-    prompts to compute, None for all other requests. Only the former can be beyond any number of instances here. A
+    `alone` has the seconds from dispatch to the first token of each request whose instance had no other prompts to
+    compute, None for all other requests. Only requests with such a time can count as beyond any number of instances. A
     request of weight 2 stands for two requests. Half of the lateness that the percentile allows is reserved for
     queueing.
     """
@@ -247,13 +250,13 @@ def measured_reach(alone: Sequence[float | None], weights: Sequence[float], ttft
 
 
 def _target_above(seconds: float) -> float:
-    """Return the next round TTFT target, in whole milliseconds, that leaves a tenth above `seconds`."""
+    """Return the next round TTFT target, in whole milliseconds, that is at least a tenth longer than `seconds`."""
     return ceil(nice(1.1 * seconds) * 1000 - 1e-6) / 1000
 
 
 def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ()) -> float:
-    """Return the share by which the work of another sample of such requests exceeds the work of this sample in one of
-    twenty cases.
+    """Return the share by which, in one of twenty cases, the work of another sample of similar requests exceeds the
+    work of this sample.
 
     Sessions that arrive at random (a compound Poisson process) bring work whose variance is about the sum of squares of
     each session's work. A request without a session counts as its own session.
@@ -270,14 +273,15 @@ def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ())
 
 
 def drop_of(attainment: float, more: float, rate: float, swing: float) -> float:
-    """Return by how much the share in time falls if the work grows by the share `swing`. `more` is the share in time at
-    `rate` times the requests; the result is interpolated on the line through both, which ends at zero.
+    """Return the difference by which the share in time falls if the work grows by the share `swing`. `more` is the
+    share in time at `rate` times the requests. The result is interpolated on the line through both shares and is at
+    most `attainment`.
     """
     return min(attainment, max(0.0, attainment - more) * swing / (rate - 1))
 
 
 def nice(seconds: float) -> float:
-    """Return the next round number that is not smaller: 10.3 → 12."""
+    """Return the smallest round number that is not smaller than the given number: 10.3 → 12."""
     size = 10.0 ** floor(log10(seconds))
     return next(size * step for step in _NICE if size * step >= seconds * (1 - 1e-9))
 
@@ -291,9 +295,9 @@ def first_numbers(present: int, estimate: float | None, most: int) -> list[int]:
 
 
 def further_numbers(present: int, first: dict[int, float], goal: float) -> list[int]:
-    """Return the numbers of instances to try next: some below the smallest tried number that is enough (or about as
-    good as the best), that number itself, and one above it in case it turns out not to be enough. `first` has the share
-    in time of each tried number.
+    """Return the numbers of instances to try next, around the smallest tried number that is enough (or about as good as
+    the best): some smaller numbers, that number itself, and one larger number in case that number turns out not to be
+    enough. `first` has the share in time of each tried number.
     """
     numbers = sorted(first)
     if not numbers:

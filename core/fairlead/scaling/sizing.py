@@ -1,14 +1,18 @@
 """Computes the number of instances that a role needs for the arriving work, and the load of a given number of
 instances.
 
-Prefill: the arriving uncached prompt tokens per second, divided by the tokens that one instance computes per second
-when used to `target_load`; plus the instances that work off, within `recovery_seconds`, requests that already wait
-longer than the target share of `slo.ttft`. A prompt that an idle instance cannot compute within `slo.ttft` is late with
-any number of instances: if such prompts are refused, their tokens need none (`overload.tokens_within`). Decode: the
-output tokens per second, divided by the output of one instance with the largest batch whose step, by the fitted model,
-stays below the target share of `slo.tpot` and whose contexts fit the KV cache to that share. If the predicted time per
-token exceeds the target, or there is no model, the number grows in proportion to the excess, as an HPA's does. An
-instance of role both must meet the larger need: its measured prefill throughput already includes the effect of its
+Prefill has two parts. The first is the arriving uncached prompt tokens per second, divided by the tokens that one
+instance computes per second when used to `target_load`. The second is the number of instances that work off, within
+`recovery_seconds`, requests that already wait longer than the target share of `slo.ttft`. A prompt that an idle
+instance cannot compute within `slo.ttft` is late with any number of instances. If such prompts are refused, their
+tokens are not counted (`overload.tokens_within`).
+
+Decode: the output tokens per second, divided by the output of one instance with the largest batch whose step, by the
+fitted model, stays below the target share of `slo.tpot` and whose contexts fill at most that share of the KV cache. If
+the predicted time per token exceeds the target, or there is no model, the number grows in proportion to the excess, as
+an HPA's does.
+
+An instance of role both must meet the larger need: its measured prefill throughput already includes the effect of its
 decodes.
 """
 
@@ -24,11 +28,11 @@ from fairlead.scaling.specs import ScalingSpec
 from fairlead.tables import SloFacts
 
 _ROUNDING = 1e-9
-"""A need this close above a whole number is rounded down to it."""
+"""A need that exceeds a whole number by at most this much is rounded down to the whole number."""
 
 _MOST_REFUSED = 0.9
-"""Largest refused share that is used. If nearly all requests are refused, the remaining ones say little about the
-work.
+"""Largest refused share (0-1) with which the need is computed. If nearly all requests are refused, the remaining
+requests say little about the work.
 """
 
 
@@ -84,11 +88,11 @@ def whole_instances(needed: float) -> int:
 
 
 def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, refuses_late: bool = False) -> float | None:
-    """Return instances that the arriving prompts keep busy all the time.
+    """Return the number of instances that the arriving prompts keep busy all the time.
 
     None if the prompts are unknown, if no speed was measured (a declared speed never scales), or if more than half of
-    the prompts miss `slo.ttft` even alone, because more instances would not help them. The median decides: a few very
-    long prompts raise the mean above what most prompts need.
+    the prompts miss `slo.ttft` even alone, because more instances would not help these prompts. The median prompt
+    decides, because a few very long prompts raise the mean above what most prompts need.
     """
     if signals.prompt_tokens_per_second == 0:
         return 0.0
@@ -107,8 +111,8 @@ def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, ref
 
 
 def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
-    """Return instances that decode the arriving outputs with steps of `target_load` of `slo.tpot`; None without a
-    model, or if a request misses the SLO even alone, because more instances would not help it.
+    """Return the number of instances that decode the arriving outputs with steps of `target_load` of `slo.tpot`. None
+    without a model, or if a request misses the SLO even alone, because more instances would not help it.
     """
     if signals.output_tokens_per_second == 0 and not signals.in_flight:
         return 0.0
@@ -118,8 +122,8 @@ def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_
 
 def running_decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
     """Return the number of instances that the present decodes need, with the work that was refused because there were
-    too few decode instances. It reacts sooner than `decode_work`: the output lengths of finished requests describe the
-    past, and long answers finish late.
+    too few decode instances. This number reacts sooner than `decode_work`: the output lengths of finished requests
+    describe the past, and long answers finish late.
     """
     model, fullest = signals.decode_step, _fullest_batch(signals, slo, capacity, target_load)
     if model is None or fullest is None or signals.decode_load is None or signals.decode_context_tokens is None:

@@ -20,20 +20,20 @@ _ROUNDING = 1e-9
 
 
 def is_due(compared_at: float | None, now: float, period_seconds: float) -> bool:
-    """Return whether to compare again: a period has passed, or the clock was set back."""
+    """Return whether the next comparison is due, because a period has passed or the clock was set back."""
     return compared_at is None or not 0 <= now - compared_at < period_seconds
 
 
 def is_interrupted(compared_at: float | None, now: float, period_seconds: float) -> bool:
-    """Return whether comparisons were interrupted: there was none before, the last one was longer ago than a gap of
-    `GAP_PERIODS` periods, or the clock was set back.
+    """Return whether the comparisons were interrupted. This is the case if there was no comparison before, if the last
+    comparison is more than `GAP_PERIODS` periods ago, or if the clock was set back.
     """
     gap = max(_LEAST_GAP_SECONDS, GAP_PERIODS * period_seconds)
     return compared_at is None or not 0 <= now - compared_at <= gap
 
 
 def remembered(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float) -> RoleMemory:
-    """Return the memory with this recommendation added."""
+    """Return the role's memory with this recommendation added."""
     highest, lowest = role.highest, role.lowest
     if is_interrupted(role.compared_at, now, spec.period_seconds):
         highest = lowest = (Recommended(replicas=role.replicas, at=now),)
@@ -48,8 +48,8 @@ def remembered(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float
 
 
 def next_replicas(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float) -> tuple[int, Hold | None]:
-    """Return the number of instances that the role may have now and, if that is not `recommended`, why not. The
-    recommendation must already be in the memory.
+    """Return the number of instances that the role may have now, and the reason if this number is not `recommended`
+    (None otherwise). The recommendation must already be in the memory.
     """
     current = role.replicas
     if recommended == current:
@@ -72,8 +72,8 @@ def next_replicas(role: RoleMemory, recommended: int, spec: ScalingSpec, now: fl
 
 
 def stable_number(role: RoleMemory, present: int, recommended: int) -> int:
-    """Return the number that follows the `present` one: another one only if all recommendations of a window are beyond
-    the present one on the same side.
+    """Return the number that follows the number `present`. It differs from `present` only if all recommendations of the
+    window are above `present`, or all are below it.
     """
     low = min((one.replicas for one in role.lowest), default=recommended)
     high = max((one.replicas for one in role.highest), default=recommended)
@@ -81,8 +81,8 @@ def stable_number(role: RoleMemory, present: int, recommended: int) -> int:
 
 
 def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> int:
-    """Return the number of instances that the role may reach at most (or at least, when it shrinks) within this
-    period's limit of steps. The limit never forces a step in the opposite direction.
+    """Return the largest number of instances that a growing role may reach within this period's limit of steps; for a
+    shrinking role, the smallest number. The limit never forces a step in the opposite direction.
     """
     within: list[Step] = [step for step in role.steps if step.at > now - rules.period_seconds]
     begin = role.replicas - sum(step.change for step in within)
@@ -94,5 +94,5 @@ def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> 
 
 
 def steps_kept_seconds(spec: ScalingSpec) -> float:
-    """Return seconds for which a past step counts towards the limits."""
+    """Return the seconds for which a past step counts towards the limits."""
     return max(seconds for rules in (spec.scale_up, spec.scale_down) for seconds in (rules.period_seconds, rules.cooldown_seconds))

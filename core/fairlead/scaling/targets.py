@@ -1,8 +1,9 @@
 """The pipeline for the desired number of a role: declared → needed for the SLO → ratio → bounds.
 
-`step` is called once a round. It is pure: all state is in the memory it takes and returns, so a restart, a missed round
-or the same round twice changes nothing. In mode Fixed the number is the declared one plus the ratio controller's moves;
-in mode SLO it continues from the last number. A changed declaration restarts both from the declared number.
+`step` is called once a round. It is pure: all state is in the memory that it takes and returns, so a restart, a missed
+round or a repeated round changes nothing. In mode Fixed the number is the declared number plus the ratio controller's
+moves; in mode SLO it continues from the last number. After a change of the declared number, both modes start again from
+the declared number.
 """
 
 from collections.abc import Mapping
@@ -38,8 +39,8 @@ NONE_STANDING: Mapping[Role, int] = MappingProxyType({})
 STALE_SECONDS = 60.0
 """Signals older than this are treated as missing."""
 TOLD_AGAIN_SECONDS = 1800.0
-"""A recommendation that people are shown and that still stands is recorded again this often, so that they can
-distinguish it from one of an operator that stopped.
+"""Interval, in seconds, at which a recommendation that people are shown and that is still valid is recorded again. So
+people can distinguish it from a recommendation of an operator that stopped.
 """
 
 
@@ -57,8 +58,8 @@ class TargetReason(StrEnum):
 class Declared:
     """The declared numbers and modes of a pool, as in force now.
 
-    Schedules may have overridden `slo` and `ratio`; the bounds of their open windows are in `windows`, where the last
-    one for a role decides.
+    Schedules may have overridden `slo` and `ratio`. The bounds of their open windows are in `windows`; of several
+    windows for a role, the last one decides.
     """
 
     roles: tuple[DeclaredRole, ...]
@@ -96,8 +97,8 @@ class RoleTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingOutcome:
-    """The targets in the declared order of roles, and the recommendations that differ from the last ones. `measured`
-    are the roles with fresh signals.
+    """The targets in the declared order of roles, and the recommendations that differ from the last recommendations.
+    `measured` are the roles with fresh signals.
     """
 
     targets: tuple[RoleTarget, ...]
@@ -105,7 +106,7 @@ class ScalingOutcome:
     measured: frozenset[Role]
 
     def of(self, role: Role) -> RoleTarget:
-        """Return the target of a declared role. Raises StopIteration for an undeclared one."""
+        """Return the target of a declared role. Raises StopIteration for a role that is not declared."""
         return next(target for target in self.targets if target.role is role)
 
 
@@ -260,8 +261,8 @@ def _balanced(
 
 
 def _taken_back(ratio: RatioMemory, move: Move | None, begun: Mapping[Role, RoleMemory], this: _Round) -> list[Recommendation]:
-    """Return the recommendation of the present split if people were shown a move to a role that this comparison no
-    longer calls for.
+    """Return a recommendation of the present split, if people were shown a move to a role and this comparison no longer
+    calls for that move. The list is empty otherwise.
     """
     receiver = receiver_of(ratio.told) if stands(ratio.told) else None
     if receiver is None or (move is not None and move.receiver is receiver):
@@ -351,11 +352,12 @@ def sized(
     *,
     refuses_late: bool = False,
 ) -> tuple[RoleMemory, Recommendation | None]:
-    """Return the role's memory after this round, and the recommendation if it is news: it differs from the last one, is
-    due to be recorded again, or is the present number after people were shown another one.
+    """Return the role's memory after this round, and the recommendation if it must be recorded, else None. It must be
+    recorded in three cases: it differs from the last recommendation, it is due to be recorded again, or it is the
+    present number after people were shown another number.
 
     Between two comparisons, and without measurements, the memory is returned unchanged. In mode Advise the role keeps
-    its number, and the advised number is stabilized as the number itself is in mode SLO.
+    its number, and the advised number is stabilized in the same way as the role's number in mode SLO.
     """
     if signals is None or not is_due(role.compared_at, now, spec.period_seconds):
         return role, None
@@ -406,8 +408,9 @@ def _begins_half_hour(before: float | None, now: float) -> bool:
 
 
 def _recommended(current: int, needed: float, signals: RoleSignals, slo: SloFacts, spec: ScalingSpec) -> tuple[int, bool]:
-    """Return the recommended number, and whether it is lower than the present one while requests miss the SLO. A lower
-    number than the running requests have is never recommended while most of them are still running.
+    """Return the recommended number, and whether it is lower than the present number while requests miss the SLO. While
+    most running requests are still unfinished, the recommended number is at least the smaller of two numbers: the
+    present number of instances, and the number of requests in flight.
     """
     if needed < current and signals.is_mostly_unfinished:
         needed = max(needed, float(min(current, signals.in_flight)))

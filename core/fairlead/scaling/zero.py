@@ -2,10 +2,10 @@
 
 A pool goes to zero if for `zero.idle_after_seconds` no router has had a request for it, in flight or held. It is
 started again when a router holds a request. The first number is the number of instances that prefill the held requests
-within `recovery_seconds`, at least one, by the best known speed (`fairlead.capabilities`), since no instance runs that
-could be measured. Until the first instance serves, which takes the measured start time, more requests arrive. So
-further instances may be added for the requests that will be held by then, if arrivals continue as since the start. If a
-figure is unknown, a running pool stays up and a pool at zero stays at zero.
+within `recovery_seconds`, at least one. It is computed with the best known speed (`fairlead.capabilities`), because no
+instance runs that could be measured. More requests arrive until the first instance serves, which takes the measured
+start time. So further instances may be added for the requests that will be held by then, if requests keep arriving at
+the rate since the start. If a figure is unknown, a running pool stays up and a pool at zero stays at zero.
 """
 
 from collections.abc import Mapping
@@ -79,8 +79,8 @@ def _while_starting(
     capacity: Capacity,
     now: float,
 ) -> tuple[dict[Role, RoleMemory], list[Recommendation]] | None:
-    """Add instances for the requests that arrive until the first ones serve; None if no more are needed, or figures are
-    unknown.
+    """Return the roles' memories with instances added for the requests that arrive until the first instances serve.
+    None if no further instances are needed, or if figures are unknown.
     """
     start = capacity.start_seconds.observed
     expected = {role: _expected(one, demand, start, now) for role, one in roles.items()}

@@ -26,8 +26,8 @@ MACROS = {
 
 
 def _whole(text: str) -> int | None:
-    """Return the number in the text. If it has very many digits, only the first ones are read; the number is then out
-    of every range used here anyway.
+    """Return the number in the text. If the text has very many digits, only the first digits are read; the number is
+    then still out of every range used here.
     """
     return int(text.lstrip("0")[:9] or "0") if text.isascii() and text.isdigit() else None
 
@@ -102,7 +102,7 @@ class Cron:
         return len(self.hours) == 24
 
     def matches(self, day: date) -> bool:
-        """Return whether there are starts on this day of the calendar."""
+        """Return whether the cron has starts on this day of the calendar."""
         if day.month not in self.months:
             return False
         of_month, of_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays

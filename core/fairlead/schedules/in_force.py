@@ -1,8 +1,8 @@
 """The values that open windows set together: bounds per role, SLO, early rejection and ratio.
 
-Among open windows with the same subject (one role, the SLO, early rejection, the ratio), the one that opened last
-decides alone. If windows opened at the same instant, a role gets the larger bounds; for any other subject the first by
-name decides.
+Several open windows may have the same subject (one role, the SLO, early rejection, the ratio). The window that opened
+last then decides alone. If windows opened at the same instant, a role gets the larger bounds; for any other subject the
+schedule whose name comes first decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,8 +48,8 @@ class InForce:
         return pool if self.ratio_override is None else RatioSpec(**overridden(pool, self.ratio_override))
 
     def overruling(self, schedule: ScheduleSpec) -> tuple[str, ...]:
-        """Return the schedules that together override all subjects of this one; empty if it still decides one of
-        them.
+        """Return the schedules that together override all subjects of this schedule; empty if it still decides one of
+        its subjects.
         """
         deciding = [self.deciding.get(subject, ()) for subject in subjects(schedule)]
         if any(schedule.name in names for names in deciding):

@@ -10,7 +10,7 @@ from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import Window, planned_starts
 
 MOST = 500
-"""Maximum number of a schedule's starts that are examined together, after a long outage."""
+"""Maximum number of a schedule's starts that are examined in one call; a long outage may have more."""
 
 
 class RunOutcome(StrEnum):
@@ -47,11 +47,12 @@ class SkippedStart:
 
 
 def skipped_starts(schedules: Sequence[ScheduleSpec], since: datetime, until: datetime, opened: Sequence[Window]) -> Iterator[SkippedStart]:
-    """Yield the starts in (since, until] that opened none of the windows `opened`, which are those known until `until`.
+    """Yield the starts in (since, until] that opened no window. `opened` are the windows that were known to have opened
+    until `until`.
 
     `missed` are starts that were never reported: no state of the pool arrived during the whole window, because the
-    operator, the control API or its database was unavailable. If only the API was, the operator applied the window
-    nevertheless.
+    operator, the control API or its database was unavailable. If only the API was unavailable, the operator applied the
+    window nevertheless.
     """
     known = {(window.schedule, window.opens) for window in opened}
     for schedule in schedules:

@@ -22,7 +22,9 @@ MAX_STARTS = 64
 """Maximum number of instants in `skip` and in `runAt`."""
 
 INSTANT_PATTERN = r"^2[01][0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2})$"
-"""The pattern of an instant in the years 2000 to 2199: near 1 and 9999 there are hours that no time zone can show."""
+"""The pattern of an instant in the years 2000 to 2199. Near the years 1 and 9999 there are hours that no time zone can
+show.
+"""
 
 
 def _field(number: str, names: str = "") -> str:

@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 from fairlead.schedules.crons import Cron
 
 HORIZON = timedelta(days=366 * 8 + 2)
-"""Length of time in which starts are searched: the longest pause of any possible cron is from 29 February 2096 to 2104.
+"""Length of time in which starts are searched. The longest pause of any cron is eight years, from 29 February 2096 to
+2104.
 """
 
 _DAY = timedelta(days=1)
@@ -74,7 +75,7 @@ def _instants_of(wall: datetime, zone: ZoneInfo) -> list[datetime]:
 
 
 def _end_of_gap(wall: datetime, zone: ZoneInfo) -> datetime:
-    """Return the instant at which the clock skips this time."""
+    """Return the instant at which the clock skips forward over this wall-clock time."""
     before = int(wall.replace(tzinfo=zone, fold=1).timestamp())
     after = int(wall.replace(tzinfo=zone, fold=0).timestamp())
     while after - before > 1:

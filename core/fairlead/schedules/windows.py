@@ -49,7 +49,9 @@ def open_window(schedule: ScheduleSpec, instant: datetime) -> Window | None:
 
 
 def open_windows(schedules: Iterable[ScheduleSpec], instant: datetime) -> tuple[Window, ...]:
-    """Return the windows of all schedules that are open, the latest start first, then by name."""
+    """Return the windows of all schedules that are open: the window with the latest start first, windows with equal
+    starts by name.
+    """
     found = [window for window in (open_window(schedule, instant) for schedule in schedules) if window is not None]
     return tuple(sorted(found, key=lambda window: (-window.opens.timestamp(), window.schedule)))
 
@@ -77,7 +79,7 @@ def next_change(schedules: Sequence[ScheduleSpec], instant: datetime) -> datetim
 
 
 def changes_after(schedules: Sequence[ScheduleSpec], instant: datetime) -> Iterator[datetime]:
-    """Yield the instants after this one at which windows open or close, in order."""
+    """Yield the instants after `instant` at which windows open or close, in order."""
     change = next_change(schedules, instant)
     while change is not None:
         yield change

@@ -5,19 +5,21 @@ from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 _UNLIKE = ("posix", "right", "localtime", "factory")
-"""Folders of the database that hold no place names: `right/` counts leap seconds, others depend on the machine."""
+"""Folders of the database that hold no place names. `right/` counts leap seconds; the content of the others depends on
+the machine.
+"""
 
 
 @cache
 def known_zones() -> frozenset[str]:
-    """Return the names of all zones in this machine's database. The database is read once, because reading it opens a
-    thousand files.
+    """Return the names of all zones in this machine's database. The names are read once and kept, because reading them
+    opens a thousand files.
     """
     return frozenset(available_timezones())
 
 
 def parse_zone(text: str) -> ZoneInfo:
-    """Return a zone by name. For an unknown name raises ValueError with the nearest known names."""
+    """Return the zone of this name. Raises ValueError with the nearest known names if the name is unknown."""
     if not text.lower().startswith(_UNLIKE):
         try:
             return ZoneInfo(text)

@@ -5,6 +5,6 @@ A dataclass field made by a function of `shapes` has a `Shape`, which describes 
 against the same shapes and rules and builds the class. `writing` does the reverse. A pool's spec and the parameters of
 policies are described this way. This package decides nothing about pools.
 
-The danger here: each rule is written twice, in CEL and in Python. `tests/contract/crds/test_rules.py` checks that both
-give the same answers.
+Each rule is written twice, in CEL and in Python, so the two versions could differ. `tests/contract/crds/test_rules.py`
+checks that both give the same answers.
 """

@@ -76,8 +76,8 @@ def _scalar_schema(shape: Shape) -> dict[str, Any]:
 def _rules_of_bounds(shape: Shape) -> tuple[Rule, ...]:
     """Return bounds as CEL rules, for cases in which an OpenAPI bound is not enough.
 
-    Kubernetes truncates a bound to a whole number before it compares a whole number with it, so 0 would pass a minimum
-    of 0.01.
+    Kubernetes truncates a bound to a whole number before it compares the bound with a whole number. So 0 would satisfy
+    a minimum of 0.01.
     """
     if shape.kind != "number" or shape.minimum is None or shape.minimum == int(shape.minimum):
         return ()

@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.durations import DURATION_PATTERN, format_duration, parse_duration
 
 REQUIRED: Any = MISSING
-"""Marks a field without a default: it must be written."""
+"""Marks a field without a default; the document must contain the field."""
 
 _SHAPE = "fairlead.shape"
 
@@ -27,8 +27,8 @@ class Rule:
     field: str = ""
     holds: Callable[[Any], bool] | None = None
     fault: Callable[[Any], tuple[str, object]] | None = None
-    """A function that returns the path below the object, and the value at that path, of the part that breaks the rule;
-    if None, `field` names the part.
+    """A function of the object that returns two values about the part that breaks the rule: its path below the object,
+    and the value at that path. If None, `field` names the part.
     """
 
 
@@ -147,8 +147,8 @@ def truth(description: str, default: Any = REQUIRED) -> Any:
 
 
 def duration(description: str, default: str | None = REQUIRED, *, minimum: float, maximum: float, document_name: str = "") -> Any:
-    """Declare a field for a duration written with a unit. Bounds are in seconds. With the default None the field may be
-    left out, and is None then.
+    """Declare a field for a duration written with a unit. Bounds are in seconds. If the default is None, the field may
+    be left out, and its value is then None.
 
     The attribute is named `…_seconds`; the document's field has that name without the ending, unless `document_name` is
     given.

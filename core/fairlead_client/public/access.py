@@ -38,7 +38,7 @@ class AccessCalls(ApiCalls):
         return await self._call("GET", "/v1/login/oidc", OidcProvider)
 
     async def login_with_oidc(self, request: OidcLoginRequest, *, address: str | None = None) -> WebSession:
-        """Log in with an identity provider's code; `address` as with `login`."""
+        """Log in with an identity provider's code; for `address` see `login`."""
         headers = {"x-forwarded-for": address} if address else {}
         return await self._call("POST", "/v1/login/oidc", WebSession, body=request, headers=headers)
 

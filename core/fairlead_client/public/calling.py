@@ -114,12 +114,12 @@ def _present(query: Query | None) -> dict[str, Any]:
 
 
 def path_of(pool: PoolKey) -> str:
-    """Return the pool's part of a path."""
+    """Return the part of a URL path that names the pool: `default/chat`."""
     return f"{segment(pool.namespace)}/{segment(pool.name)}"
 
 
 def subject_of(pool: PoolKey | None, instance: str | None) -> str:
-    """Return the path for all pools, for one pool, or for one of its instances."""
+    """Return the beginning of the URL path for all pools (None), for one pool, or for one of its instances."""
     of_pool = "" if pool is None else f"/pools/{path_of(pool)}"
     return "/v1" + of_pool + ("" if instance is None else f"/instances/{segment(instance)}")
 
@@ -130,8 +130,8 @@ def segment(text: str) -> str:
 
 
 def unreachable(error: httpx.HTTPError) -> ApiUnreachable:
-    """Return the error of a request without a response. An API that took the request, but did not respond in time, is
-    at its address; of one that was sent nothing, nothing is known.
+    """Return the error for a request without a response. The error says whether the connections were all in use, the
+    API took the request but did not respond in time, or the API could not be reached.
     """
     if isinstance(error, httpx.PoolTimeout):
         return ClientBusy("all of this process's connections to the control API are in use; send the request again later")

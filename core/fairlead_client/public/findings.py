@@ -8,7 +8,7 @@ from fairlead_client.resources.search import SearchReport
 
 
 class FindingCalls(ApiCalls):
-    """Calls about findings for all visible pools, or for one."""
+    """Calls about search, advice and trends, for all visible pools or for one pool."""
 
     async def search(self, part: str, *, limit: int = 8) -> SearchReport:
         """Return all objects and pages whose name contains this text."""
@@ -23,18 +23,18 @@ class FindingCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/engine", PoolEngine)
 
     async def store_engine(self, pool: PoolKey, fit: EngineFit) -> PoolEngine:
-        """Simulate the pool with this engine model from now on."""
+        """Store this engine model; from now on the pool is simulated with it."""
         return await self._call("PUT", f"/v1/pools/{path_of(pool)}/engine", PoolEngine, body=fit)
 
     async def forget_engine(self, pool: PoolKey) -> PoolEngine:
-        """Simulate the pool with a preset again."""
+        """Remove the stored engine model; from now on the pool is simulated with a preset again."""
         return await self._call("DELETE", f"/v1/pools/{path_of(pool)}/engine", PoolEngine)
 
     async def served_requests(self, pool: PoolKey, *, start: str = "now-1h", end: str = "now", limit: int = 2_000) -> ServedRequests:
-        """Return the newest recorded requests of a time range, with how an engine served them."""
+        """Return the newest recorded requests of a time range, and how an engine served each of them."""
         query: Query = {"from": start, "to": end, "limit": limit}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/served-requests", ServedRequests, query=query)
 
     async def trends(self, *, start: str = "now-1h", end: str = "now") -> Trends:
-        """Return all pools over a range, in a few steps each."""
+        """Return the results of all pools over a range, for each pool in a few time steps."""
         return await self._call("GET", "/v1/trends", Trends, query={"from": start, "to": end})

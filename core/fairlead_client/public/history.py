@@ -78,7 +78,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", f"/v1/trees/{path_of(pool)}/{segment(session)}", SessionTree)
 
     async def think_times(self, pool: PoolKey) -> ThinkTimes:
-        """Return the times for which sessions of the pool wait between turns."""
+        """Return the times for which sessions of the pool wait between a response and the next turn."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/think-times", ThinkTimes)
 
     async def kept_sessions(self, pool: PoolKey) -> KeptSessions:
@@ -90,7 +90,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("POST", f"/v1/pools/{path_of(pool)}/kept-sessions", KeptSession, body=request)
 
     async def let_session_go(self, pool: PoolKey, session: str) -> None:
-        """Stop keeping all decisions of the session; from now on only a sample is kept."""
+        """Stop keeping all decisions of the session. From now on only a sample of its decisions is kept."""
         await self._call("DELETE", f"/v1/pools/{path_of(pool)}/kept-sessions/{segment(session)}", None)
 
     async def migrations(self, filters: Query | None = None) -> Page[Migration]:

@@ -50,7 +50,7 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/pod-events", PodEvents)
 
     async def send_test_request(self, pool: PoolKey, trial: Trial) -> TrialAnswer:
-        """Send one request to a pool through a router, like a client."""
+        """Send one request to a pool through a router, as a client would send it."""
         return await self._call("POST", f"/v1/pools/{path_of(pool)}/test-request", TrialAnswer, body=trial)
 
     async def revisions(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolRevision]:

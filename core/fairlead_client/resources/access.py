@@ -9,8 +9,8 @@ class AccessRole(StrEnum):
     """The role of a credential, which decides what its holder may do.
 
     A person's role includes everything that lower roles allow; `none` allows nothing. The roles of the operator
-    process, of routers and of the Kubernetes API's audit log are separate: no such role may do another's work or use
-    people's endpoints.
+    process, of routers and of the Kubernetes API's audit log are separate: each of them allows only its own work and
+    none of the endpoints for people.
     """
 
     NONE = "none"
@@ -72,8 +72,8 @@ class Identity:
 
 
 class LoginMode(StrEnum):
-    """A way to log in: a one-time link, an API token, a token of the Kubernetes cluster, an identity provider
-    (OpenID Connect); `open`: no login is needed.
+    """A way to log in: with a one-time link, an API token, a token of the Kubernetes cluster, or an identity provider
+    (OpenID Connect). With `open`, no login is needed.
     """
 
     LINK = "link"
@@ -142,8 +142,8 @@ class WebSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginLinkRequest:
-    """A request for a login link. `role` holds in all namespaces, and `namespaces` adds roles in single namespaces;
-    with the role `none` the link is valid only for the latter.
+    """A request for a login link. `role` holds in all namespaces, and `namespaces` adds roles in single namespaces.
+    With the role `none` the link is valid only in the namespaces that `namespaces` names.
     """
 
     role: AccessRole
@@ -161,8 +161,8 @@ class LoginLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
-    """A request for an API token. `role` holds in all namespaces, and `namespaces` adds roles in single namespaces;
-    with the role `none` the token is valid only for the latter.
+    """A request for an API token. `role` holds in all namespaces, and `namespaces` adds roles in single namespaces.
+    With the role `none` the token is valid only in the namespaces that `namespaces` names.
     """
 
     name: str
@@ -189,7 +189,7 @@ class TokenItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSessionItem:
-    """A browser session as lists show it. `current` marks the caller's own."""
+    """A browser session as lists show it. `current` marks the caller's own session."""
 
     id: str
     subject: str

@@ -49,7 +49,7 @@ class AuditAction(StrEnum):
     """The Kubernetes API's audit log named the author of a change that was recorded under its field manager."""
     POOL_DELETED = "pool.deleted"
     DATABASE_WENT_BACK = "database.went-back"
-    """The database lacks data that it had committed: tokens and keys that were revoked since are valid again."""
+    """The database lacks data that it had committed, so tokens and keys whose revocation is lost are valid again."""
 
 
 OPERATOR_EVENT = "operator."
@@ -58,9 +58,9 @@ OPERATOR_EVENT = "operator."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAuditReceipt:
-    """The result of receiving a list of the Kubernetes API's audit events: the number of `changes` of pools, and how
-    many of them were `new`; and the number of pool events that were `unusable`, because the audit policy's level is
-    below RequestResponse.
+    """The result of receiving a list of the Kubernetes API's audit events. `changes` is the number of changes of pools,
+    and `new` the number of changes that were new. `unusable` is the number of pool events that cannot be used, because
+    the audit policy's level is below RequestResponse.
     """
 
     changes: int
@@ -151,8 +151,8 @@ class AuditVerification:
     """Whether the audit log is whole.
 
     `first_broken` is the id of the first entry that is wrong or missing. `missing` counts the entries that are missing
-    before the newest head. `kept_head_holds` says whether the given head is still in the chain (None: no head was
-    given).
+    before the newest head. `kept_head_holds` says whether the head that the caller gave is still in the chain (None: no
+    head was given).
     """
 
     intact: bool

@@ -45,8 +45,8 @@ class CanaryLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryStep:
-    """A step of a canary: up to `share` (0-1) of the new sessions went to the new revision. `ended_at` None = it is in
-    force. `looks` are the judgements, newest first: one a minute, and one whenever the verdict changes.
+    """A step of a canary: up to `share` (0-1) of the new sessions went to the new revision. `ended_at` None = the step
+    is in force. `looks` are the judgements, newest first: one a minute, and one whenever the verdict changes.
     """
 
     step: str

@@ -18,7 +18,7 @@ class CommentRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment:
-    """A comment of `author` on the time from `start` to `end` of a pool; the time of a comment on a `plan` is the
+    """A comment of `author` on the time from `start` to `end` of a pool. The time of a comment on a `plan` is the
     moment when the plan was made.
     """
 

@@ -18,8 +18,8 @@ class CostGroup(StrEnum):
 
 
 class CostPart(StrEnum):
-    """The part of the cost in a line. `used`: the cost of requests. `idle`: the time in which an instance had no
-    request. `unattributed`: busy time without known tokens. `others`: all sessions without a line of their own.
+    """The part of the cost that a line is about. `used`: the cost of requests. `idle`: the time in which an instance
+    had no request. `unattributed`: busy time without known tokens. `others`: all sessions without a line of their own.
     """
 
     USED = "used"
@@ -32,10 +32,10 @@ class CostPart(StrEnum):
 class CostLine:
     """A part of the cost, in one currency. All lines of a currency add up to its total.
 
-    `name` is the pool, role, key, class or session, as the report's `by` says; empty for requests without one, and for
-    lines that are not `used`. `label` is a key's name. `amount` is `prefill` plus `decode`, or the idle or unattributed
-    cost. `hit_tokens` are prompt tokens that were cached. By role, requests and tokens are None: they are recorded for
-    a pool, whose roles serve each request together.
+    `name` is the pool, role, key, class or session, as the report's `by` says; empty for requests without a name, and
+    for lines that are not `used`. `label` is a key's name. `amount` is `prefill` plus `decode`, or the idle or
+    unattributed cost. `hit_tokens` are prompt tokens that were cached. If the cost is divided by role, requests and
+    tokens are None, because they are recorded for the pool, whose roles serve each request together.
     """
 
     name: str
@@ -96,8 +96,8 @@ class CostSaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport:
-    """The cost of a range, in whole hours UTC, up to now at the latest. `unpriced_hours` are hours of instances without
-    a price; no amount includes them.
+    """The cost of a range of whole hours in UTC; the range ends at the latest now. `unpriced_hours` are hours of
+    instances without a price; no amount includes them.
     """
 
     by: CostGroup

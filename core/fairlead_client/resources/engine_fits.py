@@ -66,8 +66,8 @@ class EngineCosts:
 class FitAccuracy:
     """The accuracy of the model's figures on requests to which it was not fitted.
 
-    Seconds. `mean_error` is the mean absolute error as a share of the real mean; `correlation` is Pearson's, None if
-    one of the two is constant.
+    Times are in seconds. `mean_error` is the mean absolute error as a share of the real mean; `correlation` is
+    Pearson's correlation, None if the measured or the modelled figures are constant.
     """
 
     requests: int
@@ -85,7 +85,7 @@ class FitAccuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitPoint:
-    """A figure of one judged request, measured and modelled; seconds."""
+    """A figure of one judged request, as measured and as modelled, in seconds."""
 
     real: float
     modelled: float
@@ -121,9 +121,9 @@ class EngineFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEngine:
-    """The engine model with which a pool is simulated. If `fit` is None, it is a preset estimated from data sheets,
-    named by `engine`. `is_simulated`: the pool's engines are simulated engines, which are modelled as the spec declares
-    them.
+    """The engine model with which a pool is simulated. If `fit` is None, the model is the preset named by `engine`,
+    which was estimated from data sheets. `is_simulated` says that the pool's engines are simulated engines, which are
+    modelled as the spec declares them.
     """
 
     pool: str

@@ -8,9 +8,9 @@ from fairlead.engine_metrics import MetricFamily
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMetrics:
-    """The engine's own metrics, read at `at` from a page of `size` bytes: grouped, under the engine's own names; after
-    a search, only the families that contain the searched text. `unreadable` counts what was left out: unreadable lines,
-    and families beyond the first 500.
+    """The engine's own metrics, read at `at` from a page of `size` bytes. They are grouped, and have the engine's own
+    names. After a search, only the families that contain the searched text are listed. `unreadable` counts what was
+    left out: unreadable lines, and families beyond the first 500.
     """
 
     instance: str

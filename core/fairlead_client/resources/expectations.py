@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ExpectationState(StrEnum):
-    """The progress of a plan's simulation; `unknown` means that there is none, or none with a usable result."""
+    """The progress of a plan's simulation; `unknown` means that the plan has no simulation with a usable result."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -29,9 +29,9 @@ class Quantity(StrEnum):
 class ExpectedFigure:
     """A quantity without the change (`before`) and with the change (`after`): means over the seeds.
 
-    `unknown` is the reason why the figures are not reliable. It is None if the figures differ by at most a quarter
-    between both seeds, from the figures at other rates and from the pool's records, and in nine of ten cases from the
-    figures of other samples of such requests.
+    `unknown` is the reason why the figures are not reliable, None if they are reliable. They are reliable if they
+    differ by at most a quarter between both seeds, from the figures at other rates and from the pool's records, and in
+    nine of ten cases from the figures of other samples of such requests.
     """
 
     quantity: Quantity
@@ -45,10 +45,10 @@ class PlanExpectation:
     """The expected effect of a plan.
 
     `reason` says in words why the effect is not known. The first half of the `requests`, recorded from `start` to
-    `end`, warms the simulated pool up; then the change is made, and `figures` are over the other half, which took
+    `end`, warms the simulated pool up. Then the change is made, and `figures` are over the other half, which took
     `measured_seconds` when it was recorded. `done` of `total` requests are simulated, over all runs: with each seed
-    without and with the change, and with the change at the recorded request rate times each of `rates`. `notes` say
-    what was left out or assumed.
+    without and with the change, and with the change at the recorded request rate times each of `rates`. `notes`
+    describe omissions and assumptions.
     """
 
     plan: str

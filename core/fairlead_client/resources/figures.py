@@ -9,18 +9,18 @@ class RangeFigures:
     """All figures that are shown for one range, from one set of records.
 
     They cover the requests that ended from `start` to `end`: the requested range, widened to whole steps of the
-    records; the charts of the range draw the same steps. `judged` counts finished requests: `ttft_in_time` of them met
-    TTFT, and `in_time` of them met both targets. `tpot_judged` of them had a time per output token, and `tpot_in_time`
-    of these met TPOT. `refused` and `failed` requests are counted separately. `sent` counts requests sent to instances,
-    and a request that is sent again counts again. Of these, `failed_sends` failed there, even if another instance then
-    served the request, `completed_sends` were completed by the instance, and `cancelled_sends` were cancelled by the
-    client.
+    records. The charts of the range draw the same steps. `judged` counts finished requests: `ttft_in_time` of them met
+    TTFT, and `in_time` of them met both targets. `tpot_judged` of the finished requests had a time per output token,
+    and `tpot_in_time` of these met TPOT. `refused` and `failed` requests are counted separately. `sent` counts the
+    times that a request was sent to an instance, so a request that is sent again counts again. Of these, `failed_sends`
+    failed on the instance, even if another instance then served the request, `completed_sends` were completed by the
+    instance, and `cancelled_sends` were cancelled by the client.
 
     Latencies are in seconds, interpolated within a step of the histogram. A step is a tenth of the latency, so only two
     digits are significant. `ttft_seconds` is the TTFT at the SLO's `percentile` (for all pools together: 95).
     `seconds_won` is the TTFT predicted for staying minus the actual TTFT, summed over the `compared` migrations.
 
-    `complete_until`: requests that ended later are not counted yet, as the roll-ups lag; None = nothing is missing.
+    Requests that ended after `complete_until` are not counted yet, because the roll-ups lag; None = nothing is missing.
     """
 
     start: datetime
@@ -77,7 +77,7 @@ class RangeFigures:
 
     @property
     def served_in_time(self) -> float | None:
-        """Share of all requests that met both targets; refused and failed ones did not."""
+        """Share of all requests that met both targets; refused and failed requests count as not in time."""
         return _share(self.in_time, self.asked)
 
     @property
@@ -99,8 +99,8 @@ class InstanceFigures:
     sent to the instance and `failed_sends` requests that failed there. `judged` counts requests that got all their
     tokens from the instance, and `in_time` the judged requests that met both targets. `first_tokens` counts first
     tokens from the instance, and `ttft_in_time` the first tokens that met TTFT. `ttft_p95_seconds` and
-    `tpot_p95_seconds` are the highest p95 of a single second: an instance has no histogram over longer times.
-    `complete_until`: later requests are not counted yet, because the roll-ups lag; None = nothing is missing.
+    `tpot_p95_seconds` are the highest p95 of a single second, because an instance has no histogram over longer times.
+    Requests after `complete_until` are not counted yet, because the roll-ups lag; None = nothing is missing.
     """
 
     start: datetime
@@ -136,7 +136,7 @@ class InstanceFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiguresByInstance:
-    """Figures of one range for every instance of a pool that existed in the range, by name.
+    """Figures of one range for every instance of a pool that existed in the range, by the instance's name.
 
     They are sums over the same records as the figures on an instance's own page, so that the list and the page show the
     same figures.

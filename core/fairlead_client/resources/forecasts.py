@@ -24,15 +24,17 @@ class ForecastQuarter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedQuarter:
-    """A quarter of an hour of the last week: requests per second, refused ones included; None if not recorded."""
+    """A quarter of an hour of the last week. It has the requests per second, including refused requests; None if not
+    recorded.
+    """
 
     at: datetime
     requests: float | None
 
 
 class TrialOf(StrEnum):
-    """The schedules with which the last week is simulated again: in mode SLO without schedules, with the present
-    schedules, or with the proposed schedules.
+    """The schedules with which the last week is simulated again: no schedules in mode SLO, the present schedules, or
+    the proposed schedules.
     """
 
     REACTIVE = "reactive"
@@ -54,7 +56,8 @@ class ScheduleTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolForecast:
-    """A pool's forecast for seven days from the last midnight of its time zone; `unknown` says why there is none.
+    """A pool's forecast for seven days from the last midnight of its time zone. If there is no forecast, `unknown` says
+    why.
 
     Instances are requested `lead_seconds` before they are needed: the time of a start (measured or, without a
     measurement, assumed) plus the time until a new instance's cache holds as much as the caches of all other instances.

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 SOFT_PERCENT = 80
-"""Default of `budget_soft_percent`: the share of a budget, in percent, from which a key is reported."""
+"""Default of `budget_soft_percent`: the share of a budget, in percent, from which the audit log records a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,13 +12,13 @@ class GatewayKeyRequest:
     """A key to create. Its requests have its `priority_class` in pools that declare that class, and the default class
     elsewhere.
 
-    The key gives access to `pools` (as `namespace/name`) and `models`; an empty list means all. Without `days` it does
-    not expire; a limit that is None does not apply. With `explain` its requests may ask for their decisions to be kept
-    (`x-fairlead-explain: 1`).
+    The key gives access to `pools` (as `namespace/name`) and `models`; an empty list means all. Without `days` the key
+    does not expire; a limit that is None does not apply. With `explain` the key's requests may ask for their decisions
+    to be kept (`x-fairlead-explain: 1`).
 
-    `budget_day` and `budget_month` are the maximum cost of its requests in a UTC day and month (docs/cost.md), as
-    decimals in `budget_currency`. From `budget_soft_percent` of a budget on (None = 80) the key is reported; beyond the
-    budget its requests are refused until the day or month ends.
+    `budget_day` and `budget_month` are the maximum cost of the key's requests in a UTC day and month (docs/cost.md), as
+    decimals in `budget_currency`. From `budget_soft_percent` of a budget on (None = 80) the audit log records a
+    warning; beyond the budget the key's requests are refused until the day or month ends.
     """
 
     name: str
@@ -39,8 +39,8 @@ class GatewayKeyRequest:
 class GatewayKeyChange:
     """The fields of a key to change, as in `GatewayKeyRequest`; None leaves a field unchanged.
 
-    An empty list gives access to all pools or models, an empty `priority_class` is the default class, an empty budget
-    does not apply, and 0 removes a limit; `days` 0 removes the key's expiry.
+    An empty list gives access to all pools or models. An empty `priority_class` means the default class. An empty
+    budget removes the budget, and 0 removes a limit; `days` 0 removes the key's expiry.
     """
 
     name: str | None = None
@@ -82,9 +82,9 @@ class GatewayKeyTotals:
 class GatewayKey:
     """A key without its secret; `prefix` is the secret's beginning.
 
-    `secret` is present only in the response that created or rotated it; the former secret of a rotated key is accepted
-    until `former_until`. `last_used_at` is the minute of its last request that was sent to a pool; None if there was
-    none.
+    `secret` is present only in the response that created or rotated the key. After a rotation, the former secret is
+    accepted until `former_until`. `last_used_at` is the minute of the key's last request that was sent to a pool; None
+    if there was no such request.
     """
 
     id: str

@@ -11,9 +11,9 @@ from fairlead.reports.bindings import BindingReason
 class HeatmapRow:
     """The cells of an instance, oldest first; None = no data.
 
-    Where rows are grouped, `instance` is the group's name, `members` counts its instances, and `state` and `role` are
-    the most frequent ones. `node` is the node of the instance, None if unknown. `breaches` are the indexes of the
-    columns in which an absolute limit was exceeded.
+    If rows are grouped, `instance` is the group's name, `members` is the number of its instances, and `state` and
+    `role` are the most frequent state and role of these instances. `node` is the node of the instance, None if unknown.
+    `breaches` are the indexes of the columns in which an absolute limit was exceeded.
     """
 
     instance: str
@@ -35,8 +35,8 @@ class Heatmap:
     is the order of the rows, never `auto`.
 
     `rows_total` counts all rows; `rows` holds fewer only if there are more than can be shown. `migrations_total` counts
-    all migrations of the range. `migrations` leaves out those within one row, and holds only the most frequent if there
-    are more combinations of rows and columns than can be shown.
+    all migrations of the range. `migrations` leaves out migrations within one row. If there are more combinations of
+    rows and columns than can be shown, it has only the most frequent ones.
     """
 
     pool: str

@@ -21,8 +21,8 @@ class InstanceCount:
 class InstanceSummary:
     """One instance.
 
-    `key_share` is the share of the hash ring that it owns (0 unless accepting); load figures are of
-    the newest complete second, `hit_rate` and `ttft_p95_seconds` of the last five minutes.
+    `key_share` is the instance's share of the hash ring (0 unless it accepts requests). Load figures are of the newest
+    complete second, `hit_rate` and `ttft_p95_seconds` of the last five minutes.
     """
 
     id: str

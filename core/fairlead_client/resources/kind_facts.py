@@ -1,5 +1,5 @@
-"""Describes each kind of plan as data: the API checks requests with it; forms, commands and documentation are made from
-it.
+"""Describes each kind of plan as data. The API checks requests with this data, and forms, commands and documentation
+are made from it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,8 +48,8 @@ class KindFacts:
     """A kind of plan as data.
 
     `role` is the role that a person needs to plan, apply or undo such a change; for schedules, see `role_for_schedule`.
-    `title` heads its form on the pool's page, and `command` is the help of its own command of `fairlead change`; empty
-    = there is none.
+    `title` is the heading of its form on the pool's page, empty if there is no form. `command` is the help of its own
+    command of `fairlead change`, empty if there is no such command.
     """
 
     role: AccessRole

@@ -63,19 +63,19 @@ class SenderShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Senders:
-    """The sessions whose requests went to the instance from `start` to the end of the range, ordered by their tokens,
-    the largest number first.
+    """The sessions whose requests went to the instance from `start` to the end of the range. They are ordered by their
+    tokens, the largest number first.
 
     Routers record every request that ends, with a number that stands for its session. If this record covers nearly all
     `sent` requests, it is used (`is_whole`), and shares are exact sums over the recorded requests; sessions whose names
     are not known have `unnamed_share` of the prompt tokens. Otherwise sampled decisions are used. Some kinds of
-    requests are always sampled and others rarely; shares are estimated only if the sample is as precise as one of
-    `LEAST_SAMPLES` requests of a single kind.
+    requests are always sampled and others rarely. So shares are estimated only if the sample is at least as precise as
+    a sample of `LEAST_SAMPLES` requests of a single kind.
 
-    The session is known of `recorded` requests, out of `sent` requests in all (None if that number is no longer
-    stored). `sessions_seen` counts their sessions; `top` has at most ten, and `top_by_prefill` the ten with most tokens
-    to prefill. `start` is earlier than the range's start if the range is too short for an estimate, and later if more
-    is recorded than one response reads.
+    `recorded` is the number of requests whose session is known, out of `sent` requests in all (None if that number is
+    no longer stored). `sessions_seen` is the number of their sessions. `top` has at most ten sessions, and
+    `top_by_prefill` the ten sessions with the most tokens to prefill. `start` is earlier than the range's start if the
+    range is too short for an estimate, and later if more is recorded than one response reads.
     """
 
     start: datetime

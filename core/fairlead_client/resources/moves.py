@@ -59,10 +59,11 @@ class MigrationFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovesEffect:
-    """The effect of moves: how many were faster than staying, how many were not, and for how many this is unknown.
+    """The effect of moves: the number of moves that were faster than staying, the number that were not, and the number
+    for which this is unknown.
 
-    `seconds_won` is the sum, over the `compared` moves with both figures, of the TTFT predicted for staying minus the
-    actual TTFT; below zero the moves were slower.
+    `seconds_won` is the TTFT predicted for staying minus the actual TTFT, summed over the `compared` moves that have
+    both figures. It is below zero if the moves were slower.
     """
 
     paid_off: int

@@ -10,9 +10,9 @@ Item = TypeVar("Item")
 class Page(Generic[Item]):
     """One page of a list.
 
-    `next_cursor` None = the last page. An earlier page may hold fewer items than asked for, or none, when a
-    combination of filters takes long to search. `total` is exact up to 1,000; beyond that, or when not everything was
-    searched, it is None and `total_at_least` is a lower bound.
+    `next_cursor` None = the last page. An earlier page may hold fewer items than requested, or none, when a combination
+    of filters takes long to search. `total` is exact up to 1,000. Beyond that, or when not everything was searched, it
+    is None and `total_at_least` is a lower bound.
     """
 
     items: list[Item]

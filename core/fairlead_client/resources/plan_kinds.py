@@ -23,18 +23,19 @@ class PlanKind(StrEnum):
     """The kind of change that a plan makes.
 
     `scale` changes the number of instances; `policy`, `slo`, `early-rejection`, `ring` (anchors per instance),
-    `scaling` and `ratio` (what changes instances without a person) change a part of the pool's spec; `cordon` takes one
-    instance out of service without replacing it, and `uncordon` lets it serve again; `schedule` creates, edits,
-    deletes, pauses or resumes a schedule, skips a start of it or adds one. `drain` empties one instance and replaces
-    it, and `undrain` reverts that; `rollout` pauses or resumes a rollout or changes its bounds; `rollback` gives the
-    spec the engine and templates of a former revision. `engines` adds an engine to a pool whose engines run already, or
-    removes one. `migrations` pauses a pool's migrations, or resumes them. `delete` deletes the pool; undoing that
-    creates it again with the same spec, but does not restore what was lost with it. `move` gives a session another
-    home, and `unpin` removes its home. `weight` changes the share of the keys that one instance has on the hash ring.
-    `revert` restores the whole spec of a former revision, as the list of revisions numbers them. `bounds` changes a
-    role's minReplicas and maxReplicas, its declared number if it lies outside of them, and how many of its instances
-    sleep; `pace` (how fast scaling acts), `sessions`, `draining`, `fairness` and `classes` change parts of the spec.
-    `spec` replaces the whole spec. `create` creates a pool; undoing that deletes it.
+    `scaling` and `ratio` (the rules that change instances without a person) change a part of the pool's spec; `cordon`
+    takes one instance out of service without replacing it, and `uncordon` lets it serve again; `schedule` creates,
+    edits, deletes, pauses or resumes a schedule, skips a start of it or adds a start. `drain` empties one instance and
+    replaces it, and `undrain` reverts that; `rollout` pauses or resumes a rollout or changes its bounds; `rollback`
+    gives the spec the engine and templates of a former revision. `engines` adds an engine to a pool whose engines run
+    already, or removes one. `migrations` pauses a pool's migrations, or resumes them. `delete` deletes the pool;
+    undoing that creates the pool again with the same spec, but does not restore what was lost with it. `move` binds a
+    session to another instance, and `unpin` removes a session's binding. `weight` changes the share of the keys that
+    one instance has on the hash ring. `revert` restores the whole spec of a former revision, as the list of revisions
+    numbers them. `bounds` changes a role's minReplicas and maxReplicas, its declared number if that is outside these
+    bounds, and how many of its instances sleep; `pace` (how fast scaling acts), `sessions`, `draining`, `fairness` and
+    `classes` change parts of the spec. `spec` replaces the whole spec. `create` creates a pool; undoing that deletes
+    it.
     """
 
     SCALE = "scale"
@@ -77,8 +78,8 @@ class ScheduleAction(StrEnum):
     """The action of a plan of kind `schedule`.
 
     `set` creates the schedule of this name or replaces it by `spec`, written as in a manifest. `skip` and `run` take
-    the instant `start`. `replace` removes all schedules whose names begin with the name, and adds the list `schedules`,
-    whose names begin with it too.
+    the instant `start`. `replace` removes all schedules whose names begin with the given name, and adds the list
+    `schedules`; the names in this list must begin with the given name too.
     """
 
     SET = "set"
@@ -106,14 +107,15 @@ class PlanRequest:
     `scale` takes `replicas`, and `role` in a pool of two roles. `cordon`, `uncordon`, `drain` and `undrain` take
     `instance`. `rollback` takes the number of a `revision` (none = the newest that differs from the spec), and `role`
     to restore only that role's template; `revert` takes the number of a `revision` of the whole spec. `move` takes a
-    `session` and the `instance` that becomes its home, `unpin` a `session`. `delete` takes nothing. The other kinds
-    take `fields`: fields of their section of the spec as a manifest writes them, such as `{"ttft": "3s"}`. A field that
-    is left out stays unchanged, null restores its default. `weight` takes an `instance`, and in `fields` its `weight`
+    `session` and the `instance` to which it is bound, `unpin` a `session`. `delete` takes nothing. The other kinds take
+    `fields`: fields of their section of the spec as a manifest writes them, such as `{"ttft": "3s"}`. A field that is
+    left out stays unchanged, null restores its default. `weight` takes an `instance`, and in `fields` its `weight`
     relative to instances of weight 1, 0.01 to 100 (null = 1). `schedule` takes in `fields` the `name` of a schedule, an
     `action` of ScheduleAction, and its `spec`, `start` or `schedules`; `engines` an `action` of EngineAction and the
     fields of that action. `bounds` takes in `fields` a role's `minReplicas`, `maxReplicas` and `warm`, and `role` in a
     pool of two roles; `classes` the whole list `priorityClasses`; `spec` and `create` the whole spec, as a manifest
-    writes it. `scale` and `slo` also take the `simulation` by which advice found the change, which the plan then shows.
+    writes it. `scale` and `slo` also take the `simulation` by which advice found the change; the plan then shows this
+    simulation.
     """
 
     kind: PlanKind
@@ -127,7 +129,7 @@ class PlanRequest:
 
 
 def _pace(section: str, way: str, done: str) -> tuple[Input, ...]:
-    """Return the inputs of one direction of scaling."""
+    """Return a form's inputs for one direction of scaling, up or down."""
     return (
         duration_input(f"{section}.stabilizationWindow", f"Scaling {way} waits for", "30s"),
         number_input(f"{section}.instances", f"Instances {done} in a period", "4", told=""),
@@ -173,7 +175,7 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
                 number_input("maxReplicas", "Maximum", "16", hint="instances that scaling does not exceed", least=0, most=MAX_REPLICAS),
                 number_input("warm.asleep", "Asleep", "2", hint="surplus instances that sleep", told="", least=0, most=MAX_ASLEEP),
             ),
-            command="Change the least and the most instances of a role, and how many sleep.",
+            command="Change the minimum and the maximum number of instances of a role, and how many sleep.",
             file_refusal="the number of instances is the number of engines there; add an engine to the file, or remove one",
             workload_refusal="their workload creates and deletes them; scale the workload, or name it in roles[].scaleTargetRef",
             for_scale_targets=True,

@@ -13,7 +13,7 @@ PROPOSER = "fairlead"
 
 
 class PlanState(StrEnum):
-    """The state of a plan: an open one can be applied; all others are closed permanently."""
+    """The state of a plan. An open plan can be applied; a plan in any other state is closed permanently."""
 
     OPEN = "open"
     APPLIED = "applied"
@@ -24,10 +24,10 @@ class PlanState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOverForecast:
-    """The part of their caches that the sessions of removed instances are expected to keep. The fields are the share
-    (0-1) of the pool's hits in the next five minutes, the extra seconds that the change takes to keep the caches, and
-    the extra work as a share of the pool's computation in these seconds. If the figures are unknown, they are None and
-    `unknown` is the reason.
+    """The share of their caches that sessions of removed instances are expected to keep, and its cost. The fields are
+    the kept share (0-1) of the pool's hits in the next five minutes, the extra seconds that the change takes to keep
+    the caches, and the extra work as a share of the pool's computation in these five minutes. If the figures are
+    unknown, they are None and `unknown` is the reason.
     """
 
     hits_kept: float | None = None
@@ -38,7 +38,7 @@ class HandOverForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOverResult:
-    """The part of their caches that the sessions of removed instances kept, together with the forecast `expected`.
+    """The result of keeping the caches of sessions whose instances were removed, with the forecast `expected`.
 
     The counts are up to `until`: ten minutes after the plan was applied, or now; None before it is applied.
     `sessions_moved` counts sessions that moved after their instance left, and `sessions_handed_over` the moved sessions
@@ -74,7 +74,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEffect:
-    """The expected effect of applying, estimated from present sessions and traffic.
+    """The expected effect of applying a plan, estimated from present sessions and traffic.
 
     Sessions of a removed instance move to other instances, or are lost (`sessions_lost`) if no instance is left.
     `warnings` name losses for users, caches or targets, `notes` other consequences of the change.
@@ -91,7 +91,7 @@ class PlanEffect:
     requests_in_flight: int = 0
     """Requests in flight at the instances that are removed; they finish there."""
     key_share_moved: float = 0.0
-    """Share (0-1) of the keys on the hash ring that change their owner, mean over both rings."""
+    """Share (0-1) of the keys on the hash ring that change their owner, as the mean over both rings."""
     predicted_attainment: float | None = None
     predicted_refusals: float | None = None
     warnings: list[str] = field(default_factory=list)
@@ -114,7 +114,7 @@ class PlanEffect:
 class Plan:
     """A previewed change of `target`, an object such as `InferencePool default/chat` or `Pod default/chat-bk2xz4`.
 
-    It can be applied until `expires_at`, unless the object changed meanwhile.
+    It can be applied until `expires_at`, unless somebody changes the object in the meantime.
     """
 
     id: str

@@ -6,9 +6,9 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLog:
-    """The last lines of a container's log, oldest first; with a `search`, only the lines that contain the searched
-    text, ignoring case. `read` is the number of last lines that were searched. `previous`: the log is that of the
-    container before its last restart.
+    """The last lines of a container's log, oldest first. With a `search`, only the lines that contain the searched text
+    are listed, ignoring case. `read` is the number of last lines that were searched. `previous` says that the log is
+    from before the container's last restart.
     """
 
     instance: str
@@ -22,8 +22,8 @@ class PodLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEvent:
-    """An event of Kubernetes about a pod; `kind` is Normal or Warning, `count` is how often the event was seen until
-    `at`.
+    """An event of Kubernetes about a pod. `kind` is Normal or Warning, `count` is the number of times that the event
+    was seen until `at`.
     """
 
     at: datetime | None

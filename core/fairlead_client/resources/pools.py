@@ -24,19 +24,19 @@ class PoolSummary:
 
     `attainment`, `slo_attainment`, `hit_rate`, `requests_per_second` and `rejections_per_second` cover the last 5
     minutes, and `sessions_moved`, `requests_rerouted` and `lost_moves` are counts of that time. A share is None without
-    traffic. `figures_behind_seconds` is the lag of the control API's roll-ups if that exceeds half a minute, else 0:
-    during such a lag, figures computed from them (attainments, hit rate, requests) are None; so are
-    `requests_per_second` if no router reports. A lost move is one a router made of a session that another writer had
-    moved first: the request was served where the router sent it, but the session's home and history are the first
-    writer's. `slo_attainment` is the share of judged requests with TTFT and TPOT in time, for which `slo_percentile`
-    (0-100) is the goal; `attainment` is the share of first tokens in time. `ttft_at_percentile_seconds` is the TTFT at
-    that percentile, to be compared with `ttft_slo_seconds`. `state_digest` changes with the generation, the routing
-    table, the conditions, the numbers wanted and the instances' states, and with nothing else. `owner` names the GitOps
-    tool or the file that owns the pool, if any: then it is read-only here. `engines_file` names the file with the
-    addresses of a pool whose engines run already (`fairlead serve`), and `selector` the labels of the running pods that
-    the pool adopted, such as `app=vllm`: then no instance is made or ended here. Both None = the instances are pods
-    that the pool makes. `scale_target` names the workload of adopted pods that the pool scales, such as `Deployment
-    vllm`, if it scales one.
+    traffic. `figures_behind_seconds` is the lag of the control API's roll-ups if that exceeds half a minute, else 0.
+    During such a lag, figures computed from the roll-ups (attainments, hit rate, requests) are None.
+    `requests_per_second` is also None if no router reports. A lost move is a router's move of a session that another
+    writer had moved first: the router served the request where it had sent it, but the session's binding and history
+    are the first writer's. `slo_attainment` is the share of judged requests with TTFT and TPOT in time, for which
+    `slo_percentile` (0-100) is the goal; `attainment` is the share of first tokens in time.
+    `ttft_at_percentile_seconds` is the TTFT at that percentile, to be compared with `ttft_slo_seconds`. `state_digest`
+    changes with the generation, the routing table, the conditions, the wanted numbers and the instances' states, and
+    with nothing else. `owner` names the GitOps tool or the file that owns the pool, if any; the pool is then read-only
+    here. `engines_file` names the file with the addresses of a pool whose engines run already (`fairlead serve`).
+    `selector` has the labels of the running pods that the pool adopted, such as `app=vllm`. With either of them,
+    Fairlead neither creates nor ends instances; if both are None, the instances are pods that the pool creates.
+    `scale_target` names the workload of adopted pods that the pool scales, such as `Deployment vllm`, if it scales one.
     """
 
     namespace: str

@@ -8,8 +8,8 @@ from fairlead.reports.predictors import ModelFigures
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictorModel:
-    """A model, and the results of the previous one; see `ModelFigures`. `stored_bytes` is None if only the figures are
-    still stored.
+    """A model, and the results of the previous model; see `ModelFigures`. `stored_bytes` is None if only the figures
+    are still stored.
     """
 
     version: int

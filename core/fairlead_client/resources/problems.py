@@ -30,8 +30,8 @@ class PlanConflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOfKey:
-    """A session (its identity) and the name of the gateway key whose session it is; the key's id if the key is not
-    known.
+    """A session (its identity) and the name of the gateway key to which the session belongs; the key's id if the key is
+    not known.
     """
 
     pool: str

@@ -28,7 +28,7 @@ class RejectionGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectionSample:
-    """A refused request; `request` is the router's id of it, as in its decision, not the client's id."""
+    """A refused request. `request` is the router's id of the request, as in its decision, not the client's id."""
 
     at: datetime
     request: str

@@ -35,12 +35,11 @@ class KeyMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingChange:
-    """The effect of a change of the ring: the share of the keys that moves, from and to which instances, and the
-    approximate number of bound sessions that move.
+    """The effect of a change of the ring: the share of the keys that moves, the instances from and to which the keys
+    move, and the approximate number of bound sessions that move.
 
-    All sessions of a removed instance move. Otherwise sessions follow their keys only under a policy that places every
-    request by the ring; since keys are not recorded, an instance's sessions are assumed to move in proportion to its
-    keys.
+    All sessions of a removed instance move. Other sessions follow their keys only under a policy that places every
+    request by the ring. Keys are not recorded, so an instance's sessions are assumed to move in proportion to its keys.
     """
 
     moved_share: float

@@ -23,9 +23,9 @@ class RoleRollout:
 class TemplateRevision:
     """An engine and templates that the pool has or had; a higher `number` is newer.
 
-    `in_force` = the spec has them now. `completed` = the last rollout that all instances finished was to this revision.
-    `diff` is the change of the spec that a roll-back would make, like a JSON patch: a list of {op, path, before,
-    after}.
+    `in_force` = the spec has this engine and these templates now. `completed` = the last rollout that all instances
+    finished was to this revision. `diff` is the change of the spec that a roll-back would make, like a JSON patch: a
+    list of {op, path, before, after}.
     """
 
     number: int

@@ -8,7 +8,7 @@ from fairlead.scaling.decisions import ScalingDecision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingDecisionItem(ScalingDecision[datetime]):
-    """A recommendation of one pool."""
+    """A scaling recommendation for one pool."""
 
     at: datetime
     pool: str

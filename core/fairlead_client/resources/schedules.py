@@ -68,8 +68,8 @@ class BoundsAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForceAt:
-    """The values that a pool's present spec puts in force at a point in time. `next_change` None: no window opens or
-    closes later.
+    """The values that a pool's present spec puts in force at a point in time. `next_change` is None if no window opens
+    or closes later.
     """
 
     pool: str

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class SearchKind(StrEnum):
-    """The kind of a hit; a request is found by the decision that routed it."""
+    """The kind of a search result; a request is found by the decision that routed it."""
 
     POOL = "pool"
     INSTANCE = "instance"
@@ -20,8 +20,9 @@ class SearchKind(StrEnum):
 class SearchHit:
     """A search result.
 
-    `id` is the id in the path of its page: for a request the id of its decision, for a pool namespace/name. `pool` is
-    None for an audit entry; `at` is when it was last seen, decided, made or written, None for a pool.
+    `id` is the id in the path of the result's page: for a request the id of its decision, for a pool `namespace/name`.
+    `pool` is None for an audit entry. `at` is the time at which the object was last seen, decided, made or written;
+    None for a pool.
     """
 
     kind: SearchKind
@@ -36,8 +37,8 @@ class SearchHit:
 class SearchGroup:
     """The hits of one kind, newest first.
 
-    `more` says whether further rows match. `since` is the time of the oldest row searched, if older rows were not
-    searched; None if all were.
+    `more` says whether further rows match. `since` is the time of the oldest row that was searched, None if all rows
+    were searched.
     """
 
     kind: SearchKind
@@ -48,8 +49,8 @@ class SearchGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchReport:
-    """One group for each kind; none for an empty search. If the text may be a request's id and nothing was found,
-    `note` says why its decision may be missing.
+    """One group for each kind; no group if the searched text is empty. If the text may be a request's id and nothing
+    was found, `note` says why the request's decision may be missing.
     """
 
     q: str

@@ -1,4 +1,4 @@
-"""Numbers over time, for all pools, one pool or one instance; and events at those times."""
+"""Numbers over time, for all pools, one pool or one instance, and the events in the same time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Drawn(StrEnum):
 class SeriesLine:
     """One metric over time; `part` names its role, priority class, cause or router, None = the whole.
 
-    Each line has the steps of its own records: value `i` covers `step_seconds`, beginning `i` steps after `start`. None
+    Each line has the steps of its own records. Value `i` covers `step_seconds`, beginning `i` steps after `start`; None
     = no value is known for the step. A rate is computed over the known part of a step.
     """
 
@@ -70,7 +70,7 @@ class AnnotationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """An event at the time `at`, or from `at` until `until`. `words` describe it without the pool's name."""
+    """An event at the time `at`, or from `at` until `until`. `words` describe the event without the pool's name."""
 
     at: datetime
     until: datetime | None

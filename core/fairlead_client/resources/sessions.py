@@ -8,8 +8,10 @@ from fairlead.reports.bindings import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """A session and the instance to which it is bound. `shared_at`: when several conversations were found to share the
-    session's name; since then each conversation is a separate session, and no instance holds this one.
+    """A session and the instance to which it is bound.
+
+    `shared_at` is the time at which several conversations were found to share the session's name. Since then each
+    conversation is a separate session, and the session of this name is not bound to any instance.
     """
 
     pool: str
@@ -25,7 +27,9 @@ class SessionSummary:
     rank: int | None = None
     """The data-parallel rank of the instance that holds the session, if the instance has several."""
     key: str | None = None
-    """The name of the gateway key whose session it is; the key's id if the key is not known, None without a key."""
+    """The name of the gateway key to which the session belongs; the key's id if the key is not known, None without a
+    key.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +62,7 @@ class KeepSessionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSession:
-    """A session whose decisions are all kept until `until`; `by` is the person who last asked for it."""
+    """A session whose decisions are all kept until `until`; `by` is the last person who asked to keep them."""
 
     session: str
     until: datetime
@@ -67,7 +71,7 @@ class KeptSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSessions:
-    """The sessions of a pool whose decisions are all kept now, ordered by the end of the keeping."""
+    """The sessions of a pool whose decisions are all kept now, ordered by `until`, the earliest first."""
 
     pool: str
     sessions: list[KeptSession]

@@ -8,11 +8,11 @@ from datetime import datetime
 class ShadowFigures:
     """A comparison of an advising policy (`policy`) with the policy that decided (`decided_by`).
 
-    The advising policy was asked for `asked` requests, and failed for `failed` of them; for `alike` requests it named
-    the same instance. For the requests with another instance, the predicted TTFT there was on average
-    `ttft_change_seconds` longer (negative: shorter), and `hit_change_tokens` more tokens of the prompt were cached
-    there; both are None if there is no such request. Errors are standard errors of the mean, counted by sessions, since
-    requests of a session are alike; None with fewer than two sessions.
+    The advising policy was asked for `asked` requests, and failed for `failed` of them. For `alike` requests it chose
+    the same instance as the deciding policy. For the requests for which it chose another instance, the predicted TTFT
+    there was on average `ttft_change_seconds` longer (negative: shorter), and `hit_change_tokens` more tokens of the
+    prompt were cached there; both are None if there is no such request. Errors are standard errors of the mean, counted
+    by sessions, because requests of a session are alike; None with fewer than two sessions.
 
     Both predictions are the router's, by one formula. `off_seconds` is the formula's mean error, in either direction,
     for the instances that did serve; None if no such first token was seen. The TTFT at the shadow's choice was never

@@ -20,7 +20,7 @@ MOST_INSTANCES = 512
 
 class EngineModel(StrEnum):
     """The engines for which the simulator has a model. Each is named by the hardware and the language model with which
-    it was measured; one further member means simulated engines.
+    it was measured. One further member stands for simulated engines.
     """
 
     DUALMAP_7B = "dualmap-910b4-qwen7b"
@@ -31,7 +31,7 @@ class EngineModel(StrEnum):
 
 
 class SimulationState(StrEnum):
-    """The state of a simulation; the last three are final."""
+    """The state of a simulation. The last three states are final."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -52,9 +52,9 @@ class SimulatedPolicy:
 class TraceRequest:
     """A request of an uploaded trace, in the fields of Mooncake's traces.
 
-    `timestamp` in milliseconds, `hash_ids` one for each 512 tokens of the prompt, the last one usually partial: equal
-    ids mean equal text up to and including that block. Requests without a `session_id` belong to the session that their
-    ids show.
+    `timestamp` is in milliseconds. `hash_ids` has an id for each 512 tokens of the prompt, the last block usually
+    partial: equal ids mean equal text up to and including that block. Requests without a `session_id` belong to the
+    session that their ids show.
     """
 
     timestamp: float
@@ -68,11 +68,11 @@ class TraceRequest:
 class SimulationRequest:
     """The inputs of a simulation.
 
-    The first policy is the baseline with which the other policies are compared. Traffic is the requests recorded from
-    `start` to `end` (RFC 3339, or now-1h), or `trace`. `rates` are multiples of the recorded rate. The pool is as it is
-    now, except for `replicas` (or `prefill_replicas` and `decode_replicas`); `engine` is its engine model, scaled so
-    that prompts are computed at the speed that the pool declares. The same request with the same `seed` gives the same
-    numbers.
+    The first policy is the baseline with which the other policies are compared. The traffic is the requests recorded
+    from `start` to `end` (RFC 3339, or now-1h), or `trace`. `rates` are multiples of the recorded rate. The simulated
+    pool is the present pool, except for `replicas` (or `prefill_replicas` and `decode_replicas`). `engine` is its
+    engine model, scaled so that prompts are computed at the speed that the pool declares. The same request with the
+    same `seed` gives the same numbers.
     """
 
     policies: list[SimulatedPolicy]
@@ -89,11 +89,12 @@ class SimulationRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """One policy at one rate. Shares are of all requests, latencies in seconds over the served ones; None without any.
+    """The result of one policy at one rate. Shares are of all requests. Latencies are in seconds over the served
+    requests; they are None if no request was served.
 
-    `attainment` is the share served within both targets of the pool's SLO, `attainment_change` its difference from the
-    first policy's at the same rate. `hit_rate` is the share of prompt tokens that was not computed, `ideal_hit_rate`
-    the hit rate of a single unlimited cache.
+    `attainment` is the share of requests served within both targets of the pool's SLO. `attainment_change` is that
+    share minus the share of the first policy at the same rate. `hit_rate` is the share of prompt tokens that was not
+    computed, `ideal_hit_rate` the hit rate of a single unlimited cache.
     """
 
     policy: str
@@ -159,6 +160,6 @@ class Simulation(SimulationItem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationPlanRequest:
-    """The policy of a simulation for which to make a plan, by its index; None = the winner."""
+    """The simulated policy for which to make a plan, by its index in the simulation's policies; None = the winner."""
 
     policy: int | None = None

@@ -65,9 +65,9 @@ class SloVersion:
 class SloShare:
     """The requests of one version of the objectives and one priority class; None = of all versions, or of all classes.
 
-    `attainment` is the share of the judged `requests` that was in time; `ttft_attainment` and `tpot_attainment` are
-    about one target each. `served_in_time` is the share in time of all requests: judged, refused and failed. Shares are
-    None if there are no requests.
+    `attainment` is the share of the judged `requests` that was in time. `ttft_attainment` and `tpot_attainment` are the
+    same share for a single target. `served_in_time` is the share in time of all requests: judged, refused and failed.
+    Shares are None if there are no requests.
     """
 
     version: int | None
@@ -117,9 +117,9 @@ class BurnWindow:
     for all classes.
 
     Each version of the objectives allows a share of its requests to be late: 100 % minus its percentile. `allowed` is
-    the sum of the allowed requests, `late` the number of late ones. `burn` is late ÷ allowed: at 1 a budget lasts
-    exactly its period. In `burn_of_all`, refused and failed requests also count as late. None without requests, or
-    without a budget (percentile 100).
+    the number of requests that may be late, summed over the versions, and `late` the number of late requests. `burn` is
+    late ÷ allowed: at 1 a budget lasts exactly its period. In `burn_of_all`, refused and failed requests also count as
+    late. None without requests, or without a budget (percentile 100).
     """
 
     window: str
@@ -185,8 +185,8 @@ class WhatIfShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloWhatIf:
-    """The number of recorded requests that would have met other targets, judged by their recorded latencies. This
-    ignores that, under other targets, routers would have queued and refused differently.
+    """The number of recorded requests that would have met other targets, judged by their recorded latencies. It ignores
+    that routers would have queued and refused differently under other targets.
 
     `exact` says that both targets are steps of the recorded latencies, so that lower and upper bound are equal.
     """
@@ -206,10 +206,11 @@ class SloWhatIf:
 class TaskShare:
     """The tasks of one priority class that were judged by one version of its target.
 
-    `tasks` were over in the range, and their last turn got a response; `in_time` of them met each time of the target,
-    and `attainment` is their share. The last turn of `broken_off` further tasks was refused or failed; `served_in_time`
-    is the share in time of all tasks, these included. `turn_seconds` and `wall_seconds` are the times that `percentile`
-    per cent of the judged tasks did not exceed. Shares and times are None without tasks.
+    `tasks` is the number of tasks that were over in the range and whose last turn got a response. `in_time` of them met
+    each time of the target, and `attainment` is `in_time` as a share of `tasks`. The last turn of `broken_off` further
+    tasks was refused or failed; `served_in_time` is the share in time of all tasks, these included. `turn_seconds` and
+    `wall_seconds` are the times that `percentile` per cent of the judged tasks did not exceed. Shares and times are
+    None without tasks.
     """
 
     version: int
@@ -267,8 +268,8 @@ class TaskBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloTaskBurn:
-    """The burn rates of the error budgets of a pool's task targets: for each class that has a target or had tasks with
-    a target, a budget and one row for each window. Windows longer than the retention are left out.
+    """The burn rates of the error budgets of a pool's task targets. Each class that has a target, or had tasks with a
+    target, has a budget and one row for each window. Windows longer than the retention are left out.
     """
 
     pool: str

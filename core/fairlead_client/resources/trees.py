@@ -13,9 +13,9 @@ from fairlead.tables import DEFAULT_CLASS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSums:
-    """The totals of some turns, as exact sums. `queued_seconds` are from the turns' arrivals until they were sent to an
-    engine, `model_seconds` from then to their ends. Prompt tokens count if an engine received the prompt;
-    `cached_tokens` of them were not computed again.
+    """The totals of some turns, as exact sums. `queued_seconds` is the time from the turns' arrivals until they were
+    sent to an engine, `model_seconds` the time from then to their ends. Prompt tokens count if an engine received the
+    prompt; `cached_tokens` of them were not computed again.
     """
 
     turns: int
@@ -35,8 +35,8 @@ class TurnSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFigures(TurnSums):
-    """A task: the turns that a client names as one task (`named`), or, for a tree without a named task, all its turns;
-    then `task` is the name of the tree's root.
+    """A task: the turns that a client names as one task (`named`) or, for a tree without a named task, all turns of the
+    tree. In the second case `task` is the name of the tree's root.
 
     `tool_seconds` is the time in which the task's sessions had no request in flight, between their turns: tools ran, or
     somebody thought. It is None if not all turns are stored any more. `moves` are session migrations of its sessions.
@@ -93,10 +93,10 @@ class TreeSession(TurnSums):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeTurn:
-    """A request of a session, as recorded by its router. `gap_seconds` is the time since all earlier answers of the
-    session had ended; `tool` is the tool whose result the request contains. `queued_seconds` is the time until the
-    request was sent to `instance`, None if it was not sent, and `ttft_seconds` the time from then until its first
-    token.
+    """A request of a session, as recorded by its router. `gap_seconds` is the time between the end of all earlier
+    answers of the session and this request; `tool` is the tool whose result the request contains. `queued_seconds` is
+    the time until the request was sent to `instance`, None if it was not sent, and `ttft_seconds` the time from then
+    until its first token.
     """
 
     session: str
@@ -124,10 +124,10 @@ class TreeTurn:
 class SessionTree:
     """A tree: its sessions, each below its parent, and their turns in the order of arrival.
 
-    `complete`: the response has all turns. Old turns are deleted (`FAIRLEAD_KEEP_TRAFFIC_DAYS`), and of very many turns
-    only the newest are shown; sums count all of them. Up to 10,000 sessions are counted (`sessions_in_all`). Without
-    any session: no request of the root is recorded. `key` is the name of the gateway key whose sessions these are (its
-    id if the key is not known), None without a key.
+    `complete` says whether the response has all turns. Old turns are deleted (`FAIRLEAD_KEEP_TRAFFIC_DAYS`), and of
+    very many turns only the newest are shown; sums count all of them. Up to 10,000 sessions are counted
+    (`sessions_in_all`). `sessions` is empty if no request of the root is recorded. `key` is the name of the gateway key
+    to which the sessions belong (its id if the key is not known), None without a key.
     """
 
     pool: str
@@ -142,12 +142,12 @@ class SessionTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkTime:
-    """Measured quantiles of the time between the end of a session's response and the session's next turn, over all such
-    times with one tenant and one tool.
+    """Measured quantiles of the time between the end of a session's response and the session's next turn. They are over
+    all such times with one tenant and one tool.
 
     `tenant` is the id of a key, "" for clients without one. `tool` is the tool whose result was in the next turn. It is
-    "" if there was none: then a person thought, or the client does not show its tools. If there are too many tools, one
-    row adds up the least frequent: `other_tools` counts them, and `tool` is "".
+    "" if there was no such tool: a person thought, or the client does not show its tools. If there are too many tools,
+    one row adds up the least frequent ones: `other_tools` counts them, and `tool` is "".
     """
 
     tenant: str
@@ -163,8 +163,8 @@ class ThinkTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkTimes:
-    """Think times of a pool's newest turns, the rows with most turns first. `since` is when the oldest of these turns
-    arrived, None without turns.
+    """Think times of a pool's newest turns; the rows with the most turns come first. `since` is the arrival time of the
+    oldest of these turns, None without turns.
     """
 
     pool: str

@@ -15,7 +15,7 @@ class NoticeKind(StrEnum):
     INSTANCE_STALLED = "instance.stalled"
     """A router found that an instance's engine has work and makes no progress."""
     ROLLOUT_HALTED = "rollout.halted"
-    """A rollout was paused, is worse than the version it replaces, or is late."""
+    """A rollout was paused, is late, or made the pool worse than the former version did."""
     SCHEDULE_SKIPPED = "schedule.skipped"
     """A schedule's window did not open, or has no effect."""
     FORECAST_LEFT = "forecast.left"
@@ -61,8 +61,8 @@ class WebhookRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """A webhook. `origin` is the part of its address before the path: the rest may be a secret like a password, so no
-    response contains it. `secret` signs its notices and is present only in the response that created it. `waiting`
+    """A webhook. `origin` is the part of its address before the path; no response contains the rest, because it may be
+    a secret like a password. `secret` signs its notices and is present only in the response that created it. `waiting`
     counts notices that are not delivered yet, and `last_problem` is the reason why the newest attempt failed.
     """
 

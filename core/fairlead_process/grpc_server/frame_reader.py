@@ -22,9 +22,9 @@ _OF_HEADERS = (HEADERS, CONTINUATION)
 
 
 class FrameReader:
-    """Reads the bytes of one connection. The callback `began` gets stream, flags and the whole block of headers; the
-    callback `came` gets each other frame. A violation of the protocol raises ConnectionFailed, and nothing may be read
-    after it.
+    """Reads the bytes of one connection. The callback `began` gets the stream, the flags and the whole block of
+    headers; the callback `came` gets each other frame. A violation of the protocol raises ConnectionFailed, and nothing
+    may be read after it.
     """
 
     __slots__ = ("_began", "_block", "_came", "_needed", "_place", "_rest", "_turn", "is_greeted")
@@ -45,8 +45,8 @@ class FrameReader:
         """Whether the client has shown that it speaks HTTP/2."""
 
     def read(self, data: bytes) -> bool:
-        """Read bytes that have arrived. Return whether bytes are left; the caller then calls again without bytes after
-        others have had their turn.
+        """Read bytes that have arrived. Return whether some of the bytes were not handled yet. If so, the caller lets
+        other tasks run and then calls this method again without bytes.
         """
         start = 0
         if self._rest:

@@ -17,12 +17,14 @@ from fairlead_process.grpc_server.http2 import ConnectionFailed, HeaderBlocks
 
 CONNECTION_WINDOW = 16 * 1024 * 1024
 MOST_STREAMS = 2048
-"""Maximum number of streams of one connection; a proxy opens another for more."""
+"""Maximum number of streams of one connection; a proxy opens another connection for more streams."""
 MOST_WINDOW_CHANGES = 100
-"""Maximum number of changes of the streams' window that may arrive at once; each is computed for every stream."""
+"""Maximum number of changes of the streams' window that may arrive at once. The limit exists because each change is
+applied to every stream.
+"""
 MOST_QUEUED = 256 * 1024
-"""Maximum number of bytes given to the transport at once, which then reports whether its peer takes them. The rest
-waits in its streams, where it is counted.
+"""Maximum number of bytes given to the transport at once. The transport then reports whether the peer takes these
+bytes. The remaining bytes wait in their streams, where they are counted.
 """
 FIRST_STREAM_SECONDS = 10.0
 """Seconds within which a connection must have begun a stream."""
@@ -176,7 +178,8 @@ class GrpcConnection(asyncio.Protocol):
     def close(self) -> None:
         """End the connection and its streams, after the frames already queued.
 
-        A TLS transport that is closed twice forgets its state on Python 3.11, and `abort` then does nothing.
+        The transport is closed only once. On Python 3.11 a TLS transport that is closed twice forgets its state, and
+        `abort` then does nothing.
         """
         if self._transport is not None:
             self._flush()
@@ -225,7 +228,7 @@ class GrpcConnection(asyncio.Protocol):
     # ── sending ──
 
     def push(self, data: bytes) -> None:
-        """Send these bytes in one write with other bytes that are sent at the same moment."""
+        """Send these bytes in one write together with other bytes that are sent at the same moment."""
         self._out.append(data)
         if not self._reading and not self._flush_due:
             self._flush_due = True

@@ -15,8 +15,8 @@ from fairlead_process.grpc_server import http2
 STREAM_WINDOW = 512 * 1024
 """Number of bytes that a peer may send on a stream before it gets permission for more."""
 MOST_WAITING = 512 * 1024
-"""Number of waiting bytes of a stream's messages to the peer above which the peer gets no permission to send on the
-stream.
+"""Maximum number of bytes of a stream's messages that may wait to be sent to the peer. While more bytes wait, the peer
+gets no permission to send on the stream.
 """
 
 OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 2, 3, 4, 5
@@ -57,7 +57,7 @@ class Connection(Protocol):
         """The counter of the bytes that the connection's streams wait to send."""
 
     def push(self, data: bytes) -> None:
-        """Send these bytes in one write with other bytes that are sent at the same moment."""
+        """Send these bytes in one write together with other bytes that are sent at the same moment."""
 
     def send_data(self, stream: GrpcStream, data: bytes) -> bool:
         """Send all of the data in one frame if flow control allows it, which is the usual case; return whether the data

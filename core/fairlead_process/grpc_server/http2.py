@@ -26,7 +26,9 @@ DEFAULT_WINDOW = 65_535
 DEFAULT_FRAME_SIZE = 16_384
 
 HEAD = Struct(">HBBBL")
-"""The format of the nine bytes before each frame's payload: length (16 bits, then 8), type, flags, stream."""
+"""The format of the nine bytes before each frame's payload: length (its upper 16 bits, then its lower 8), type, flags,
+stream.
+"""
 
 Headers = dict[bytes, bytes]
 

@@ -1,4 +1,4 @@
-"""The deciding router's end of its connections to other routers, which send it their requests."""
+"""The deciding router's end of the connections on which other routers ask for decisions about their requests."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 
 MOST_STRANGERS = 64
-"""Maximum number of connections to routers that have not proven their identity. One more connection closes the
-oldest.
+"""Maximum number of connections to routers that have not proven their identity. When one more router connects, the
+oldest of these connections is closed.
 """
 LONGEST_NAME = 200
 """Maximum number of characters of a router's name."""
 
 
 class _Guest:
-    """One pool of another router for which this router decides. The scheduler sends its decisions to this object."""
+    """A pool of another router for which this router decides. The pool's scheduler passes decisions to it."""
 
     def __init__(self, connection: RouterConnection, pool: Pool, scheduler: SharedScheduler) -> None:
         self._connection = connection
@@ -61,10 +61,11 @@ class _Stranger:
 
 
 class _Caller:
-    """Another router that has proven its identity, and for which this router decides.
+    """Another router that has proven its identity and may ask this router to decide.
 
     `ahead_seconds`: an upper bound on how far this router's clock is ahead of the other router's clock. It is the
-    smallest difference seen between sending time and receiving time, because every message takes some time to arrive.
+    smallest difference seen between a message's receiving time (this router's clock) and its sending time (the other
+    router's clock). It is an upper bound because every message takes some time to arrive.
     """
 
     def __init__(self, router: str, ahead_seconds: float) -> None:
@@ -104,8 +105,8 @@ class Callers:
         return made
 
     def let_go(self) -> None:
-        """Close the connections of routers that have been silent for too long. Stop deciding for pools that were
-        deleted in this router.
+        """Close the connections of routers that have been silent for too long. Stop deciding for each pool that this
+        router no longer has.
         """
         for connection in tuple(self._strangers):
             if connection.is_silent or connection.is_overdue:
@@ -119,19 +120,19 @@ class Callers:
                     self._give_back(connection, caller, name)
 
     def let_stale_go(self) -> None:
-        """Close the connections of routers that may already have given up on this router after a long silence."""
+        """Close the connections of routers whose silence is long enough that they may have given up on this router."""
         for connection in tuple(self._callers):
             if connection.is_stale:
                 connection.close()
 
     def give_back(self, pool: Pool) -> None:
-        """Stop deciding for the pool on behalf of other routers: they decide about their requests again."""
+        """Stop deciding for the pool on behalf of other routers. These routers decide for their own requests again."""
         for connection, caller in tuple(self._callers.items()):
             if str(pool.key) in caller.guests:
                 self._give_back(connection, caller, str(pool.key))
 
     def decide_no_more(self) -> None:
-        """Stop deciding on behalf of all other routers, before this router stops: they decide about their requests
+        """Stop deciding for other routers, before this router stops. These routers decide about their own requests
         again.
         """
         self._takes = False
@@ -223,8 +224,8 @@ class Callers:
 
 
 def _by_this_clock(word: Body, ahead_seconds: float) -> Word:
-    """Return another router's message with its times converted to this router's clock, which is at most `ahead_seconds`
-    ahead.
+    """Return another router's message with its times converted from that router's clock to this router's clock.
+    `ahead_seconds`: how far this router's clock is ahead; it is added to the times.
     """
     assert not isinstance(word, Control | Dispatch | Refusal)
     if isinstance(word, Asked | UnderWay):

@@ -1,4 +1,4 @@
-"""The other routers that can be asked, and for each pool the choice of the router that decides."""
+"""Connects this router to the other routers, and chooses for each pool the router that decides."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from fairlead_router.pools.pools import Pools
 
 LOOK_SECONDS = 0.25
 LATE_SECONDS = 1.0
-"""A call of `look` more than this many seconds after the previous call shows that the process was suspended. That call
-closes no silent connection, because messages of other routers may wait unread.
+"""If `look` is called more than this many seconds after its previous call, the process was suspended. That call closes
+no connection for silence, because messages from the other routers may have arrived and not been read.
 """
 LOOPBACK = "127.0.0.1"
 MOST_CONNECTIONS = 256
@@ -35,12 +35,12 @@ logger = logging.getLogger(__name__)
 
 
 class Company:
-    """Connects to the other routers of `directories`, and lets one router decide for each pool. A router that does not
-    answer counts as absent; a router without others decides for all its pools. If directories have different entries
-    for a router, the entry of the last directory counts.
+    """Connects to the other routers that `directories` list, and lets one router decide for each pool. A router that
+    does not answer counts as absent. A router that knows no other router decides for all its pools. If directories have
+    different entries for a router, the entry of the last directory counts.
 
-    Other routers connect to `listener`, or, if `listener` is None, to a free port of the loopback interface; `door`
-    limits the number of their connections.
+    Other routers connect to `listener`. If `listener` is None, they connect to a free port of the loopback interface.
+    `door` limits the number of their connections.
     """
 
     def __init__(
@@ -91,13 +91,13 @@ class Company:
 
     def let_stale_go(self) -> None:
         """Close the connections of routers that may have decided alone while this process was suspended. Called before
-        every decision of a timer.
+        every decision that a timer triggers.
         """
         self._callers.let_stale_go()
 
     def decide_no_more(self) -> None:
-        """Stop deciding for other routers before this router stops: they decide about their requests again. Other
-        routers still decide for this router's pools.
+        """Stop deciding for other routers, before this router stops. The other routers decide about their own requests
+        again, but still decide for this router's pools.
         """
         self._stopping = True
         for directory in self._directories:
@@ -167,8 +167,8 @@ class Company:
     def _decider(self, pool: Pool) -> OtherRouter | None:
         """Return the other router that decides for the pool; None if this router decides.
 
-        A pool whose scheduler may refuse a request after its prefill is never shared: its routers need the decision at
-        once.
+        If the pool's scheduler may refuse a request after the request's prefill, each router decides alone for the
+        pool, because a router needs that decision at once.
         """
         if self._stopping or pool.table.early_rejection.mode == "AfterPrefill":
             return None

@@ -1,4 +1,4 @@
-"""A connection between two routers: exchanges frames, and reports when it has ended."""
+"""A connection between two routers. It exchanges frames with the other router, and reports when it has ended."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from fairlead_router.deciding.frames import LARGEST_FRAME, LARGEST_GREETING, Bod
 SILENCE_SECONDS = 1.5
 """Seconds without a frame from the other router after which that router counts as gone."""
 STALE_SHARE = 0.8
-"""After silence for this share of `SILENCE_SECONDS`, the next frame closes the connection unread. The frame may have
-waited while this process was suspended; the router that sent it may have decided about its requests alone by now, and
-an answer would decide twice.
+"""Share of `SILENCE_SECONDS` after which a silent connection counts as stale. The next frame then closes the connection
+and is not processed, because the frame may have waited while this process was suspended. By now the router that sent
+the frame may have decided alone about its requests, and an answer would be a second decision.
 """
 GREETING_SECONDS = 2.0
-"""Seconds within which a router must prove its identity; after that it is disconnected, even if it keeps sending."""
+"""Seconds within which a router must prove its identity. After that its connection is closed, even if it keeps sending.
+"""
 MOST_UNSENT_BYTES = 16 * 1024 * 1024
-"""Maximum number of sent bytes that the other router has not read yet. Beyond it, that router counts as gone."""
+"""Maximum number of bytes that wait to be sent because the other router does not read. Beyond it, the other router
+counts as gone.
+"""
 
 
 class RouterConnection(asyncio.Protocol):
-    """A connection that calls `heard` with each frame, and `ended` once when it ends; after that it calls neither of
-    them. With `hears_stale`, it also passes on frames that arrive after a long silence.
+    """A connection to another router. It calls `heard` with each frame, and `ended` once when the connection ends;
+    after that it calls neither function. `hears_stale`: it also passes on a frame that arrives after a long silence;
+    otherwise such a frame closes the connection.
     """
 
     def __init__(
@@ -42,12 +46,12 @@ class RouterConnection(asyncio.Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether the other router has been silent for too long."""
+        """Whether no bytes have arrived from the other router for more than `SILENCE_SECONDS`."""
         return self._loop.time() - self.heard_at > SILENCE_SECONDS
 
     @property
     def is_stale(self) -> bool:
-        """Whether the other router may already have given up on this router after a long silence."""
+        """Whether the other router's silence is long enough that it may have given up on this router."""
         return self._loop.time() - self.heard_at > STALE_SHARE * SILENCE_SECONDS
 
     @property
@@ -56,14 +60,14 @@ class RouterConnection(asyncio.Protocol):
         return self._loop.time() - self._made_at > GREETING_SECONDS
 
     def may_go(self) -> bool:
-        """Return whether the connection may be closed (see `Visitor`): it is silent, or has not proven its identity for
-        a while.
+        """Return whether the connection may be closed to make room for another one (see `Visitor`): the other router is
+        silent, or has not proven its identity within `STRANGER_SECONDS`.
         """
         is_stranger = self._reader.largest == LARGEST_GREETING
         return self.is_silent or (is_stranger and self._loop.time() - self._made_at > STRANGER_SECONDS)
 
     def turn_away(self) -> None:
-        """Close the connection (see `Visitor`)."""
+        """Close the connection to make room for another one (see `Visitor`)."""
         self.close()
 
     def trust(self) -> None:
@@ -98,8 +102,8 @@ class RouterConnection(asyncio.Protocol):
         self.close()
 
     def say(self, pool: str, body: Body) -> None:
-        """Send a frame about the pool (`namespace/name`, or "" for no pool), together with all other frames of this
-        turn of the event loop.
+        """Send a frame about the pool. `pool`: the pool's `namespace/name`, or "" for a frame about no pool. All frames
+        of one turn of the event loop are sent together.
         """
         if not self.is_open:
             return

@@ -19,10 +19,12 @@ from fairlead_router.pools.pool import Pool
 logger = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 1.0
-"""Seconds until a router is asked again to decide for a pool that it gave up or that this router took back."""
+"""Seconds before a router may be asked again to decide for a pool, after it gave the pool up or this router took the
+pool back.
+"""
 LONGEST_AGAIN_SECONDS = 30.0
-"""The longest pause in seconds before a router is asked again to decide for a pool. The pause doubles each time the
-router ends its decisions for the pool, because it does not have the pool or lets a third router decide for it.
+"""Maximum number of seconds before a router may be asked again to decide for a pool. The pause doubles each time the
+router soon gives the pool up again, because it does not have the pool or lets a third router decide for the pool.
 """
 
 
@@ -51,14 +53,15 @@ class OtherRouter:
         self._asked: dict[str, Pool] = {}
         self._not_before: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
-        """By pool: the last pause in seconds after the other router gave the pool up. It doubles if the router gives
-        the pool up again soon after it was asked.
+        """By pool: the last pause in seconds after the other router gave the pool up. The pause doubles if the router
+        gives the pool up again soon after this router asked it.
         """
         self._asked_at: dict[str, float] = {}
         self.answers = False
-        """Whether the other router has proven that it is the listed router, so that it can be asked to decide."""
+        """Whether the other router has proven its identity and is still connected, so that it can be asked to decide.
+        """
         self.was_met = False
-        """Whether the other router had proven its identity before the connection ended."""
+        """Whether the other router has ever proven its identity; still true after the connection has ended."""
         self.connection = RouterConnection(self._hear, self._end, hears_stale=True)  # what it decided, it has recorded
         self.connection.say("", Hello(protocol=PROTOCOL, router=router, nonce=self._nonce, now=now()))
 
@@ -77,14 +80,14 @@ class OtherRouter:
         return tuple(self._asked.values())
 
     def may_be_asked(self, pool: Pool) -> bool:
-        """Return whether the router can be asked to decide for the pool: it has proven its identity, and the pause
-        since it last gave up the pool is over.
+        """Return whether the other router can be asked to decide for the pool: it has proven its identity, and the
+        pause since it stopped deciding for the pool is over.
         """
         return self.answers and self._not_before.get(str(pool.key), 0.0) <= self._now()
 
     def ask(self, pool: Pool, scheduler: SharedScheduler) -> None:
         """Let the other router decide for a pool. This router keeps reporting its own requests until the other router
-        reports them.
+        reports these requests.
         """
         name, now = str(pool.key), self._now()
         self._asked[name] = pool
@@ -94,15 +97,15 @@ class OtherRouter:
         scheduler.ask(_Words(self.connection, name), now)
 
     def ask_no_more(self, pool: Pool) -> None:
-        """Stop asking the other router about the pool: this router decides for the pool again."""
+        """Stop asking the other router about the pool. This router decides for the pool again."""
         name = str(pool.key)
         if self._asked.get(name) is pool:
             self.connection.say(name, Leave())
             self._take_back(name, AGAIN_SECONDS)
 
     def _left(self, name: str) -> None:
-        """Handle the message that the other router does not decide for the pool: decide for it here, and wait before
-        that router is asked again.
+        """Take the pool back, because the other router has said that it does not decide for the pool. The other router
+        is not asked again until a pause is over.
         """
         soon = self._now() - self._asked_at[name] < LONGEST_AGAIN_SECONDS
         pause = self._pauses[name] = min(2 * self._pauses.get(name, AGAIN_SECONDS / 2) if soon else AGAIN_SECONDS, LONGEST_AGAIN_SECONDS)
@@ -132,7 +135,9 @@ class OtherRouter:
                 pool.account.deliver(pool.scheduler.hear(replace(body, request=ticket.request), now), now)
 
     def _greet(self, connection: RouterConnection, body: Body) -> None:
-        """Prove this router's identity to the other router, and check that the other router is the listed one."""
+        """Process a message of the handshake, in which both routers prove their identity. Any other message closes the
+        connection.
+        """
         if isinstance(body, Challenge) and self._handshake is None:
             self._handshake = Handshake(self.listed.secret, self._router, self.listed.router, (self._nonce, body.nonce))
             connection.say("", Proof(code=self._handshake.of_asking()))

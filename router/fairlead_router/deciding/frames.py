@@ -1,5 +1,5 @@
-"""The messages between routers as bytes: four bytes of length, then a MessagePack of the message's type, pool and
-body.
+"""Encodes the messages between routers as frames: four bytes of length, then a MessagePack of the message's type, pool
+and body.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ LARGEST_FRAME = 1024 * 1024
 LARGEST_GREETING = 1024
 """Maximum number of bytes of a frame from a router that has not proven its identity yet."""
 MOST_BLOCKS = 48 * 1024
-"""Maximum number of block keys of each kind (the router's own and the engine's) that are sent for a prompt, from the
-prompt's beginning. Later blocks count as cached nowhere.
+"""Maximum number of block keys of each kind (the router's own and the engine's) that are sent for a prompt, counted
+from the prompt's beginning. The deciding router takes the prompt's later blocks as cached nowhere.
 """
 _LENGTH_BYTES = 4
 
 
 class FrameError(Exception):
-    """The bytes are not a frame of this protocol."""
+    """An exception: the received bytes are not a frame of this protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,22 +60,22 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """The reply to `Hello`."""
+    """The reply to `Hello`. `nonce` was never sent before."""
 
     nonce: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The reply to `Challenge`: a code which proves that the sender knows the other router's secret."""
+    """The reply to `Challenge`. `code` proves that the sender knows the secret of the router that it asks to decide."""
 
     code: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The reply to a valid `Proof`: a code which proves that the deciding router knows the secret too. Without it,
-    another process that got the address of a killed router could pose as that router.
+    """The reply to a valid `Proof`. `code` proves that the deciding router knows the secret too. Otherwise a process
+    that got the address of a killed router could pose as that router.
     """
 
     code: bytes
@@ -83,12 +83,14 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alive:
-    """A message sent several times a second, with a reply, so that a connection that ended silently is noticed."""
+    """A message that a router sends several times a second and the other router returns, so that both notice a lost
+    connection.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """The request to decide for the pool with this `uid` from now on. Messages about the sender's requests in flight
+    """The request to decide from now on for the pool with this `uid`. Messages about the sender's requests in flight
     follow.
     """
 
@@ -97,12 +99,12 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """The message that the receiver no longer decides for the pool."""
+    """The message to a deciding router that it no longer decides for the sender's requests to the pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """The message that its sender does not decide for the pool."""
+    """A router's message that it does not decide, or no longer decides, for the receiver's requests to the pool."""
 
 
 Control = Hello | Challenge | Proof | Welcome | Alive | Join | Leave | Gone
@@ -139,7 +141,7 @@ _inner = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
 
 
 class Frame(NamedTuple):
-    """A message of the protocol: the `namespace/name` of its pool, or "" for a message about no pool, and its body."""
+    """A message of the protocol. `pool`: the `namespace/name` of its pool, or "" for a message about no pool."""
 
     pool: str
     body: Body
@@ -159,9 +161,7 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that `data` completes; `largest` may change from one frame to the next. Raises
-        FrameError.
-        """
+        """Yield the frames that `data` completes. `largest` may be changed between two frames. Raises FrameError."""
         buffer = self._buffer
         buffer += data
         begin = 0
@@ -191,8 +191,8 @@ def _decode(content: bytes) -> Frame:
 
 
 def bounded(word: Word) -> Word:
-    """Return the message, shortened so that it fits into a frame however long its request is. Names in a request are
-    short anyway.
+    """Return the message without its request's block keys beyond `MOST_BLOCKS`, so that it fits into a frame. The other
+    fields of a request are short.
     """
     if not isinstance(word, Asked | UnderWay):
         return word
@@ -204,7 +204,7 @@ def bounded(word: Word) -> Word:
 
 
 def named(request_id: str) -> RoutingRequest:
-    """Return a request with only this id, as part of a decision. The router that asked for the decision has the other
-    fields.
+    """Return a request that has only this id, for use in a decision. The router that asked for the decision knows the
+    other fields.
     """
     return RoutingRequest(id=request_id, arrived_at=0.0, prompt_tokens=0, blocks=(), first_bytes_hash=0)

@@ -1,7 +1,7 @@
 """The directories in which routers find each other: a folder on one machine, or the control API.
 
-In the folder each router writes a file that only its user can read. With the API, each router reports its address, and
-the API's receipt lists the other routers; while the API cannot be reached, the last receipt counts.
+In the folder each router writes a file that only its user can read. With the control API, each router's reports include
+its address, and the API's receipt lists the other routers. While the API cannot be reached, the last receipt counts.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from fairlead_router.deciding.frames import PROTOCOL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A router and its address. Both routers of a connection prove to each other that they know the listed router's
-    `secret`. Each process makes a new secret, and never sends it over that connection.
+    """An entry of a directory: a router, its address and its secret. The two routers of a connection prove to each
+    other that they know the `secret` of the listed router. Each process makes a new secret, and never sends it over
+    such a connection.
     """
 
     router: str
@@ -39,7 +40,7 @@ class Listed:
 
 class Directory(Protocol):
     """A directory in which routers publish their addresses. An entry may be out of date: its router may have stopped,
-    and another process may have got its address.
+    and another process may have got the address.
     """
 
     def enter(self, own: Listed) -> None:
@@ -57,8 +58,8 @@ _decoder = msgspec.json.Decoder(Listed)
 
 
 class Folder:
-    """A folder with one file for each router. A killed router leaves its file behind; then no process, or another
-    process, has the address in the file.
+    """A directory that is a folder with one file for each router. A killed router leaves its file behind; the address
+    in that file then belongs to no process, or to another process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,7 +83,9 @@ class Folder:
             self._file(router).unlink()
 
     def listed(self) -> dict[str, Listed]:
-        """Return all routers by name. Skips files of other users and files that cannot be read or decoded."""
+        """Return the entries of all routers, by name. Skips files of other users and files that cannot be read or
+        decoded.
+        """
         found: dict[str, Listed] = {}
         for path in sorted(self._path.glob(f"*{_SUFFIX}")):
             one = self._read(path)
@@ -101,7 +104,9 @@ class Folder:
 
 
 class ToldRouters:
-    """The directory of routers at the control API. Each report to the API has `own`, and its receipt has the list."""
+    """The directory of routers at the control API. Each report to the API includes `own`, and the API's receipt has the
+    list of routers.
+    """
 
     def __init__(self) -> None:
         self.own: AskAddress | None = None
@@ -117,11 +122,11 @@ class ToldRouters:
         self.own = None
 
     def listed(self) -> dict[str, Listed]:
-        """Return all live routers that other routers can connect to, from the last receipt of the API."""
+        """Return the live routers that other routers can connect to, by name, from the API's last receipt."""
         return dict(self._listed)
 
     def hear(self, told: Mapping[str, AskAddress]) -> None:
-        """Keep the list of live routers of a receipt."""
+        """Keep the list of live routers from a receipt of the API."""
         self._listed = {
             router: Listed(router=router, host=one.host, port=one.port, secret=one.secret, protocol=one.protocol)
             for router, one in told.items()

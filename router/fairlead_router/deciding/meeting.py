@@ -1,5 +1,5 @@
-"""Connects to all listed routers, repeats failed attempts, and ends connections to routers that are no
-longer listed.
+"""Connects to all listed routers, repeats failed attempts, and ends the connections to routers that are no longer
+listed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class _Attempt:
 
 
 class Meeting:
-    """Connects to routers in the background, so that an address that does not respond delays nothing. `ended` is called
-    with each connection that ends.
+    """Connects to other routers in the background, so that a router that does not respond delays nothing. `ended` is
+    called with each router whose connection has ended.
     """
 
     def __init__(self, ended: Callable[[OtherRouter], None]) -> None:
@@ -38,16 +38,16 @@ class Meeting:
         self._random = random.Random()  # only for jitter between attempts
 
     def others(self) -> tuple[OtherRouter, ...]:
-        """Routers with an open connection."""
+        """Return the routers with an open connection."""
         return tuple(self._others.values())
 
     def answering(self) -> dict[str, OtherRouter]:
-        """Connected routers that have proven their identity, keyed by name."""
+        """Return the connected routers that have proven their identity, by name."""
         return {name: other for name, other in self._others.items() if other.answers}
 
     def follow(self, listed: Mapping[str, Listed], made: Callable[[Listed], OtherRouter]) -> None:
-        """Connect to the `listed` routers, and close the connections to all others. `made` returns the `OtherRouter`
-        for a listed router.
+        """Connect to the `listed` routers, and close the connections to all other routers. `made` makes the
+        `OtherRouter` for an entry of `listed`.
         """
         for router, known in tuple(self._others.items()):
             if listed.get(router) != known.listed:
@@ -64,8 +64,8 @@ class Meeting:
                 attempt.task = asyncio.create_task(self._connect(attempt, made))
 
     def lost(self, other: OtherRouter) -> None:
-        """Handle that a connection has ended: connect again after a pause. The pause grows after each connection that
-        ended before the other router proved its identity.
+        """Forget a connection that has ended, and connect to its router again after a pause. The pause grows with each
+        connection that ended before the other router had proven its identity.
         """
         name = other.listed.router
         if self._others.get(name) is not other:

@@ -5,8 +5,8 @@
                   ── Proof (code) ───────►   the connection is closed if the code is wrong
                   ◄─ Welcome (code) ──────
 
-A code is an HMAC over the names of both routers and both nonces, so that a code is valid neither for another connection
-nor for the other direction.
+A code is an HMAC over the names of both routers, both nonces and the sender's side. So it is valid neither for another
+connection nor for the other direction.
 """
 
 import hmac
@@ -17,13 +17,13 @@ _ASKS, _IS_ASKED = b"asks", b"is asked"
 
 
 def new_nonce() -> bytes:
-    """Return bytes that were never sent before."""
+    """Return random bytes that were never sent before."""
     return secrets.token_bytes(NONCE_BYTES)
 
 
 class Handshake:
-    """Computes the codes of one connection from the router `asking` to the router `asked`, with the `secret` of the
-    asked router.
+    """Computes the codes for a connection from the router `asking` to the router `asked`. `secret` is the secret of the
+    asked router, `nonces` has the nonces of both routers.
     """
 
     def __init__(self, secret: str, asking: str, asked: str, nonces: tuple[bytes, bytes]) -> None:
@@ -39,11 +39,11 @@ class Handshake:
         return self._code(_IS_ASKED)
 
     def is_asking(self, code: bytes) -> bool:
-        """Return whether the code of a `Proof` is valid; the check takes the same time for every code."""
+        """Return whether the code of a `Proof` is valid. The comparison takes the same time for every code."""
         return hmac.compare_digest(code, self.of_asking())
 
     def is_asked(self, code: bytes) -> bool:
-        """Return whether the code of a `Welcome` is valid; the check takes the same time for every code."""
+        """Return whether the code of a `Welcome` is valid. The comparison takes the same time for every code."""
         return hmac.compare_digest(code, self.of_asked())
 
     def _code(self, side: bytes) -> bytes:

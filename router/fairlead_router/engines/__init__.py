@@ -1,6 +1,6 @@
 """Connections to engines, and engines' reports about themselves.
 
-`upstream` keeps and opens connections; `engine_pages` and `model_cards` parse an engine's metrics and its list of
-models, and `silences` notes which engines do not respond at all. This package must not know pools or clients. Its
-danger is trust: an engine may report anything, so everything read from an engine is bounded.
+`upstream` keeps and opens connections. `engine_pages` parses an engine's metrics, `model_cards` its list of models, and
+`silences` records which engines do not respond. This package must not know pools or clients. Its danger is trust: an
+engine may report anything, so everything that is read from an engine is bounded.
 """

@@ -1,15 +1,15 @@
-"""Parses an engine's reports about itself: its metrics page, with metric names by engine type and version, and its list
-of models.
+"""Parses an engine's reports about itself: its metrics page, whose metric names depend on the engine's type and
+version, and its list of models.
 
-vLLM renamed the gauge of its KV cache with version 0.10; if several names are possible, the first one on the page
-counts. An engine with several data-parallel ranks has a sample for each rank. For the engine as a whole, numbers of
-requests and cache sizes are summed, and the used share is the largest one. SGLang may repeat a rank's samples for each
-of its parallel processes and each priority; then the largest value is used.
+vLLM renamed the gauge of its KV cache with version 0.10. If several names are possible, the first name that the page
+has counts. An engine with several data-parallel ranks has a sample for each rank. For the engine as a whole, numbers of
+requests and cache sizes are summed, and the used share is the largest share of a rank. SGLang may repeat a rank's
+samples for each of its parallel processes and each priority; then the largest value is used.
 
-Metrics that change with an engine's steps are read by rank, to see whether the rank makes progress. Most steps of a
-long prompt generate no token. After such a step vLLM changes only the used share of its KV cache, because it counts
+Metrics that change with an engine's steps are read for each rank, to see whether the rank makes progress. Most steps of
+a long prompt generate no token. After such a step vLLM changes only the used share of its KV cache, because it counts
 tokens and steps by the outputs of its requests (`AsyncLLM._run_output_handler`). SGLang repeats its samples for up to
-30 s after it has become idle (`Scheduler.check_memory`), so an SGLang engine has 30 s more before it counts as stalled.
+30 s after it has become idle (`Scheduler.check_memory`), so an SGLang engine counts as stalled 30 s later than others.
 """
 
 import math
@@ -49,23 +49,24 @@ class MetricNames:
     """The metric names of one engine type."""
 
     kv_usage: tuple[str, ...]
-    """Gauges of the used share of the KV cache, the name of the newest engine version first."""
+    """Names of the gauge of the used share of the KV cache, from the newest engine version to the oldest."""
     running: str
     waiting: str
     rank: bytes
-    """The label that names the data-parallel rank."""
+    """Name of the label that identifies the data-parallel rank."""
     tells_all_ranks: bool
     """Whether the metrics page has samples for every rank that the engine's server can send requests to."""
     cache_tokens: str = ""
-    """Gauge of the tokens that fit into a rank's KV cache."""
+    """Name of the gauge of the tokens that fit into a rank's KV cache; empty if there is no such gauge."""
     cache_config: str = ""
-    """Name of the gauge whose labels have the size of the KV cache, for engines without `cache_tokens`."""
+    """Name of the gauge whose labels have the size of the KV cache, for an engine type without `cache_tokens`."""
     steps: tuple[str, ...]
-    """Counters that change with the engine's steps, and never because of HTTP requests alone."""
+    """Names of the counters that change with the engine's steps, and never because of HTTP requests alone."""
     sleep: str = ""
-    """Name of the gauge whose label `sleep_state` shows whether the engine is awake."""
+    """Name of the gauge whose label `sleep_state` shows whether the engine is awake; empty if there is no such gauge.
+    """
     least_seconds: float = LEAST_SECONDS
-    """Shortest time in seconds after which an unchanged counter can mean that the engine does not work."""
+    """Minimum number of seconds for which a counter must not change before the engine may count as stalled."""
 
 
 _VLLM = MetricNames(
@@ -100,19 +101,19 @@ METRIC_NAMES: Mapping[str, MetricNames] = MappingProxyType(
         ),
     }
 )
-"""Metric names, keyed by `engine.type`."""
+"""Metric names of each engine type, keyed by `engine.type`."""
 
 
 class PageUnreadable(Exception):
-    """The response is not a list of models."""
+    """An exception: the response is not a list of models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFigures:
-    """The metrics of an engine or of one of its ranks; None for a metric that the engine does not report."""
+    """The metrics of an engine or of one of its ranks. A metric that the engine does not report is None."""
 
     kv_usage: float | None = None
-    """The used share of the KV cache as reported, possibly outside 0 to 1."""
+    """The used share of the KV cache as the engine reports it; it may be outside 0 to 1."""
     running: int | None = None
     waiting: int | None = None
     kv_cache_tokens: int | None = None
@@ -131,12 +132,13 @@ class EnginePage(EngineFigures):
     nothing.
     """
     implausible: str = ""
-    """A message about reported values that were dropped because they are impossible; empty if there are none."""
+    """A message about reported values that were dropped because they are impossible; empty if all values are possible.
+    """
 
 
 def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage:
-    """Parse a metrics page. `kv_usage_metric` is the gauge of the KV cache's used share that the pool declares; if this
-    is the default name of the engine type, the names of older versions count too.
+    """Return the parsed metrics page. `kv_usage_metric` is the gauge of the KV cache's used share that the pool
+    declares. If it is one of the known gauges of the engine type, the gauges of the other engine versions are read too.
     """
     names = METRIC_NAMES[engine_type]
     gauges = names.kv_usage if kv_usage_metric in names.kv_usage else (kv_usage_metric,)
@@ -172,8 +174,8 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
 
 
 def fetched_blocks(page: bytes) -> tuple[float, float]:
-    """Return the totals of fetches from other engines since this engine's start, for vLLM's NixlConnector: the bytes of
-    KV blocks, and the number of prompt tokens in these blocks.
+    """Return the totals that the engine has fetched from other engines since its start, with vLLM's NixlConnector: the
+    bytes of KV blocks, and the number of prompt tokens in these blocks.
     """
     samples = _Samples(page)
     size = sum(value for _, value in samples.within("vllm:nixl_bytes_transferred_sum", COUNT))
@@ -211,7 +213,7 @@ def _movements(
 
 
 def _all_of_them(ranks: Sequence[Movement]) -> Movement | None:
-    """Return the step counters of the whole engine, computed from the counters of its ranks; None without ranks."""
+    """Return the step counters of the whole engine, summed over its ranks; None if there are no ranks."""
     if len(ranks) <= 1:
         return next(iter(ranks), None)
     return Movement(
@@ -228,11 +230,11 @@ class ToldModels:
     names: tuple[str, ...]
     engine_type: str = "vllm"
     implausible: str = ""
-    """A message about model names that were dropped; empty if there are none."""
+    """A message about model names that were dropped; empty if none was dropped."""
 
 
 def read_models(answer: bytes) -> ToldModels:
-    """Parse the response of `GET /v1/models`. Raises PageUnreadable."""
+    """Return the models in the response of `GET /v1/models`. Raises PageUnreadable."""
     try:
         models = decode_json(answer, _MODELS, deepest=PAGE_LEVELS).data
     except msgspec.MsgspecError as error:
@@ -256,8 +258,8 @@ _MODELS = msgspec.json.Decoder(_Models)
 
 
 class _Samples:
-    """The samples of a Prometheus text page, by name. It records which samples are impossible. Each name costs one pass
-    over the page, whatever the page holds.
+    """The samples of a Prometheus text page, by name. It records which samples are impossible. Reading the samples of a
+    name costs one pass over the page, whatever the page contains.
     """
 
     def __init__(self, page: bytes) -> None:
@@ -265,7 +267,9 @@ class _Samples:
         self._faults: dict[str, str] = {}
 
     def of(self, name: str) -> Iterator[tuple[bytes, float]]:
-        """Yield labels and value of every sample of exactly this name, except values that are not numbers."""
+        """Yield the labels and the value of every sample with exactly this name, except samples whose values are not
+        numbers.
+        """
         page, wanted = self._page, b"\n" + name.encode()
         place = page.find(wanted)
         while place >= 0:
@@ -280,7 +284,7 @@ class _Samples:
             place = page.find(wanted, end)
 
     def within(self, name: str, bound: Bound) -> Iterator[tuple[bytes, float]]:
-        """Yield labels and value of the samples within the bound, and record the samples beyond it."""
+        """Yield the labels and the value of each sample within the bound, and record whether there are more."""
         for labels, value in self.of(name):
             if bound.holds(value):
                 yield labels, value
@@ -288,8 +292,8 @@ class _Samples:
                 self._faults.setdefault(name, bound.words(name, value))
 
     def configured(self, name: str) -> Iterator[tuple[bytes, float]]:
-        """Yield the number of tokens that a KV cache can hold, from the labels of this gauge, with the gauge's other
-        labels.
+        """Yield the other labels and the number of tokens that the KV cache can hold, computed from this gauge's
+        labels, for each sample of the gauge.
         """
         for labels, _ in self.of(name):
             told = {label: float(value[:_LONGEST_NUMBER]) for label, value in _CACHE_LABEL.findall(labels)}
@@ -301,7 +305,7 @@ class _Samples:
                 yield labels, tokens
 
     def ranks(self, names: Iterable[bytes]) -> list[tuple[int, bytes]]:
-        """Return the indexes of these data-parallel ranks with their labels, in order."""
+        """Return pairs of a data-parallel rank's index and its label, in the order of the indexes."""
         numbers = {
             int(name): name for name in names if name.isdigit() and len(name) <= _LONGEST_RANK and self._holds("a rank", int(name), RANK)
         }
@@ -321,7 +325,7 @@ class _Samples:
 
 
 def _number(told: bytes) -> float:
-    """Return the first word of a sample's value as a number; NaN if it is not a number."""
+    """Return the number at the beginning of a sample's value; NaN if there is no number."""
     fields = told.split(None, 1)
     try:
         return float(fields[0][:_LONGEST_NUMBER]) if fields else math.nan

@@ -1,6 +1,6 @@
-"""The model cards of engines (`GET /v1/models`), and merged cards with the facts that hold for all engines of a pool.
+"""Reads the model cards of engines (`GET /v1/models`), and merges the cards of a model from all engines of a pool.
 
-An engine may report anything: its cards are limited in number and size, and no card makes a pool serve a model that
+An engine may report anything. So its cards are limited in number and size, and no card makes a pool serve a model that
 another pool declares.
 """
 
@@ -21,7 +21,7 @@ MOST_CARDS = 256
 MOST_CARD_BYTES = 16 * 1024
 
 _SMALLEST = ("max_model_len", "created")
-"""Fields for which a merged card has the smallest value of all engines, because any of these engines may get a request.
+"""Fields for which a merged card has the smallest value of all engines, because any of the engines may get a request.
 """
 
 _OF_ONE_ANSWER = ("id", "created")
@@ -29,7 +29,7 @@ _OF_ONE_ANSWER = ("id", "created")
 
 
 def read_cards(answer: bytes) -> dict[str, Card]:
-    """Return the cards of an engine's list by model id. Skips cards that cannot be parsed or are too large."""
+    """Return the cards in an engine's list of models, by model id. Skips cards that are unparsable or too large."""
     if nests_deeper(answer, PAGE_LEVELS):
         return {}
     try:
@@ -53,8 +53,8 @@ def _is_small(card: Card) -> bool:
 
 
 def merged(cards: Sequence[Card]) -> dict[str, Any]:
-    """Return one card for a model that several engines serve: the fields on which they agree, and the smallest context
-    length.
+    """Return one card for a model that several engines serve. It has the fields on which all engines agree, and the
+    smallest context length.
     """
     agreed: dict[str, Any] = {}
     for field in dict.fromkeys(field for card in cards for field in card):
@@ -75,8 +75,8 @@ def _compared(field: str, value: Any) -> Any:
 
 
 def aliases_of(model: str, engines: Iterable[Mapping[str, Card]]) -> frozenset[str]:
-    """Return the other names under which all these engines serve the model (`--served-model-name a b`). These are the
-    ids of cards with the same root as the model's card, except adapters, whose cards have a parent. An engine that does
+    """Return the other names under which all these engines serve the model (`--served-model-name a b`): the ids of the
+    cards with the same root as the model's card. Adapters, whose cards have a parent, are left out. An engine that does
     not list the model is ignored.
     """
     shared: frozenset[str] | None = None

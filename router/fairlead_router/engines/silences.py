@@ -1,5 +1,5 @@
-"""Tracks engines that do not respond at all, or make no progress. It distinguishes an engine that hangs from an engine
-that computes for a long time.
+"""Records which engines do not respond or make no progress, so that a hanging engine can be distinguished from an
+engine that computes for a long time.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 SILENT_SECONDS = 30.0
-"""Seconds after which the router no longer waits for an engine that served its metrics earlier and now does not
-respond.
+"""Maximum number of seconds without a response after which the router no longer waits for an engine. It applies to
+engines that have served their metrics before.
 """
 
 
 class Stall(NamedTuple):
-    """A finding that an engine, or some of its data-parallel ranks, has work but makes no progress. `avoidable`:
-    whether other instances can serve the requests that wait for this engine.
+    """A finding that an engine, or some of its data-parallel ranks, has work but makes no progress. `words`: the
+    finding as text. `avoidable`: whether other instances can serve the requests that wait for this engine.
     """
 
     words: str
@@ -25,18 +25,18 @@ class Stall(NamedTuple):
     """The stalled ranks; None means all ranks of the engine."""
 
     def concerns(self, rank: int | None) -> bool:
-        """Return whether requests at this rank wait for a stalled rank; with None, the rank of the requests is
-        unknown.
+        """Return whether requests at this rank wait for a stalled rank. If `rank` is None, because the rank of the
+        requests is unknown, return whether the whole engine is stalled.
         """
         return self.ranks is None or rank in self.ranks
 
 
 class Silences:
-    """For each engine, by address: since when it has not responded, how many running requests it reports, and whether
-    it is stalled. An engine responds if it serves its metrics, which a working engine does while it computes, or sends
-    any part of a response.
+    """By engine address: the time since which the engine has not responded, its number of running requests, and its
+    stall. An engine responds if it serves its metrics, which a working engine does even while it computes, or sends any
+    part of a response.
 
-    Times are of the clock `awake`, which stands still while this process is suspended.
+    All times are from the clock `awake`, which stops while this process is suspended.
     """
 
     def __init__(self, awake: Callable[[], float]) -> None:
@@ -44,17 +44,17 @@ class Silences:
         self._since: dict[str, float] = {}
         self._running: dict[str, int] = {}
         self.stalls: dict[str, Stall] = {}
-        """The latest stalls that `engine_lives` found, by address."""
+        """By engine address: the latest stall that `engine_lives` found."""
 
     def since(self, address: str) -> float:
-        """Return the time since which the engine has not responded: the time of its first unanswered probe. Infinity if
-        it responds.
+        """Return the time since which the engine has not responded, which is the time of its first unanswered probe;
+        infinity if it responds.
         """
         return self._since.get(address, math.inf)
 
     def is_silent(self, address: str, seconds: float) -> bool:
-        """Return whether the engine has not responded for `seconds`, or for `SILENT_SECONDS` if it has ever served its
-        metrics.
+        """Return whether the engine has not responded for `seconds`. For an engine that has served its metrics before,
+        the limit is `SILENT_SECONDS` if that is shorter.
         """
         limit = min(seconds, SILENT_SECONDS) if address in self._running else seconds
         return self.awake() - self.since(address) >= limit

@@ -12,7 +12,9 @@ from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamC
 
 
 class UpstreamPool:
-    """Idle connections to engines, by address; opens new connections. `clock` returns seconds from any start."""
+    """The idle connections to engines, by address. It also opens new connections. `clock` returns seconds from any
+    start.
+    """
 
     def __init__(
         self, clock: Callable[[], float], *, connect_seconds: float = 2.0, idle_seconds: float = 30.0, idle_limit: int = 512
@@ -27,7 +29,7 @@ class UpstreamPool:
         self.time = LoopTime()
 
     def take_idle(self, address: str) -> UpstreamConnection | None:
-        """Return the most recently used idle connection to `address`, if any."""
+        """Remove and return the most recently used idle connection to `address`; None if there is none."""
         stack = self._idle.get(address)
         while stack:
             connection = stack.pop()
@@ -37,8 +39,10 @@ class UpstreamPool:
         return None
 
     async def connect(self, address: str, seconds: float = math.inf) -> UpstreamConnection:
-        """Open a connection within `seconds`, or within the general connect timeout if that is shorter. Raises
-        UpstreamFailure of kind refused, unreachable, or deadline if `seconds` passed first.
+        """Open a connection within `seconds`, or within the general connect timeout if that is shorter.
+
+        Raises UpstreamFailure of kind `refused`, of kind `deadline` if `seconds` have passed, or of kind `unreachable`
+        if the general timeout has passed.
         """
         host, port = host_of(address), address.rpartition(":")[2]
         limit = min(self._connect_seconds, seconds)
@@ -57,8 +61,8 @@ class UpstreamPool:
         return connection
 
     def release(self, connection: UpstreamConnection) -> None:
-        """Take back a connection whose response is complete, and keep the connection for reuse if both sides allow
-        it.
+        """Take back a connection after its response, and keep it for reuse if the response is complete and both sides
+        allow reuse. Otherwise close it.
         """
         if connection.closed or not connection.complete or not connection.keep_alive or connection.half_sent:
             connection.close()
@@ -74,13 +78,13 @@ class UpstreamPool:
         stack.append(connection)
 
     def _forget(self, connection: UpstreamConnection) -> None:
-        """Forget a closed connection if it was one of the idle connections."""
+        """Forget a closed connection if it was idle."""
         stack = self._idle.get(connection.address)
         if stack is not None and not connection.busy and connection in stack:
             stack.remove(connection)
 
     def close_idle(self) -> None:
-        """Close connections idle for too long."""
+        """Close the connections that have been idle for too long."""
         limit = self._clock() - self._idle_seconds
         for address in list(self._idle):
             stack = self._idle[address]
@@ -104,7 +108,8 @@ class UpstreamPool:
     async def fetch(
         self, address: str, path: str, *, seconds: float, limit: int = 4 * 1024 * 1024, headers: bytes = b"", body: bytes | None = None
     ) -> bytes:
-        """GET a small document from an engine, with these header lines; with a JSON `body`, POST that body instead.
+        """Return the response body of a small GET request to an engine, with these header lines. With a JSON `body`,
+        POST that body instead.
 
         Raises UpstreamFailure, also for a status other than 200. Raises BeyondBounds for a response of more than
         `limit` bytes.

@@ -2,8 +2,8 @@
 
 An HTTP client library would cost more CPU than the rest of the router together.
 
-A connection carries one request at a time. Reading is paused while the client is slower than the engine, so memory per
-stream is bounded.
+A connection carries one request at a time. The router stops reading while the client is slower than the engine, so that
+the memory of each stream is bounded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from fairlead_router.engines.loop_time import PART_BYTES, QUICK_BYTES, USUAL_SEC
 HIGH_WATER = 256 * 1024
 """Bytes of a response that are buffered for a slow client before the router stops reading from the engine."""
 MOST_PIECES = 1024
-"""Number of pieces of a body after which they are joined, so that tiny chunks cost no more than their bytes."""
+"""Maximum number of separate pieces of a buffered body. Beyond it the pieces are joined, so that tiny chunks take
+little more memory than their bytes.
+"""
 
 _SILENCE_SECONDS = 5
 _PROBES = 3
@@ -43,12 +45,12 @@ kernel of an engine's host acknowledges these probes even while the engine compu
 class UpstreamFailure(Exception):
     """A failure of an engine to respond properly.
 
-    `kind`: refused, unreachable, timeout, lost, protocol or status. `answer`: the engine's response, if the response
-    has a success status but reports a failure, or has no content or no end. `words`: the failure in words; clients read
-    it after the instance's name (`shown`). `at`, `detail`: the address and details, for the log only; `str(failure)`
-    has them and `words`. `status`: the engine's own code for the failure; 0 = none. `retry_after_seconds`: the time
-    after which the engine accepts the next request, if the engine named a time. `headers`: headers of the engine's
-    response that remain valid without the body.
+    `kind`: refused, unreachable, deadline, timeout, stalled, lost, protocol, status, or answer. Kind answer: the
+    response has a success status, but reports a failure, or has no content or no end. `words`: the failure in words;
+    clients read them after the instance's name (`shown`). `status`: the engine's own status code for the failure; 0 =
+    none. `at`, `detail`: the address and details, for the log only; `str(failure)` has them and `words`.
+    `retry_after_seconds`: the seconds after which the engine accepts the next request; None = the engine named no time.
+    `headers`: headers of the engine's response that remain valid without its body.
     """
 
     def __init__(
@@ -70,14 +72,14 @@ class UpstreamFailure(Exception):
         self.headers = headers
 
     def shown(self, subject: str) -> str:
-        """Return the sentence about the failure for clients; `subject` is the instance's name, or "it" after the first
-        mention.
+        """Return the sentence about the failure for clients. `subject` is the instance's name, or "it" in a later
+        sentence.
         """
         return f"{subject} {without_addresses(self.words)}"
 
     @property
     def may_pass(self) -> bool:
-        """Whether the engine said that it could serve the same request later."""
+        """Whether the engine indicated, by its status or a Retry-After, that it could serve the same request later."""
         return self.retry_after_seconds is not None or self.status in (408, 409, 429, 503)
 
     @property
@@ -87,7 +89,7 @@ class UpstreamFailure(Exception):
 
 
 class BeyondBounds(UpstreamFailure):
-    """An engine sent something that is larger than any real engine sends."""
+    """A failure: the engine sent more than any real engine sends."""
 
     def __init__(self, words: str, *, at: str) -> None:
         super().__init__("protocol", words, at=at)
@@ -107,14 +109,14 @@ MOST_WORDS = 2000
 
 
 def without_addresses(words: str) -> str:
-    """Return a message of an engine or of the operating system without hosts, addresses and ports: clients must not see
-    them.
+    """Return a message of an engine or of the operating system without hosts, addresses and ports, because clients must
+    not see them.
     """
     return _ADDRESS.sub("[address]", words[:MOST_WORDS])
 
 
 class _Heard(NamedTuple):
-    """The callbacks of the HTTP parser. `on_body` is a list's own method, so that a body with many pieces calls no
+    """The callbacks of the HTTP parser. `on_body` is the `append` of a list, so that a body with many pieces calls no
     Python function.
     """
 
@@ -125,10 +127,10 @@ class _Heard(NamedTuple):
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """One connection to an engine.
+    """A connection to an engine.
 
-    After `send`, `first` waits for the beginning of the response. Then either `read` returns the bytes that have
-    arrived since, or `pipe` passes on each piece inside the event loop's callback, which avoids waking a task per
+    After `send`, `first` waits for the beginning of the response. Then either `read` returns the bytes of the body that
+    have arrived, or `pipe` passes on each piece inside the event loop's callback. `pipe` avoids waking a task for each
     token.
     """
 
@@ -145,25 +147,25 @@ class UpstreamConnection(asyncio.Protocol):
         lost: Callable[[UpstreamConnection], None],
         loop_time: LoopTime,
     ) -> None:
-        """Make a connection to `address` (host:port) that calls `lost` once when it has closed."""
+        """Make a connection to `address` (host:port). `lost` is called once when the connection has closed."""
         self._loop = loop
         self._lost = lost
         self._time = loop_time
         self._ahead: bytes | None = None
-        """The bytes that arrived and were not read yet, because it is others' turn or the engine's share of the loop is
-        used up; None = there are none, and the engine may be read.
+        """The bytes that have arrived and wait to be read, because the event loop serves others first or the engine has
+        used up its share of the loop. None if no bytes wait and the engine may be read.
         """
         self._turn: asyncio.TimerHandle | None = None
         self._in_step = False
         self._end: tuple[Exception | None] | None = None
-        """The loss of the connection, while bytes that arrived before it are not read yet."""
+        """The exception (or None) with which the connection was lost, kept while earlier bytes are not read yet."""
         self._dropped = False
-        """Whether this side dropped the connection, so that nobody gets what was not passed on yet."""
+        """Whether this side aborted the connection, so that the remaining bytes are passed to nobody."""
         self.address = address
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._pieces: list[bytes] = []
-        """The received pieces of a body that were not read yet. The list object never changes, because the parser
+        """The received pieces of the body that are not read yet. It is always the same list object, because the parser
         appends to it.
         """
         heard = _Heard(self.on_header, self.on_headers_complete, self._pieces.append, self.on_message_complete)
@@ -175,12 +177,13 @@ class UpstreamConnection(asyncio.Protocol):
         self._interim = False
         self._interims = 0
         self._unseen = 0
-        """Bytes received outside of a body, counted from the request or from the last piece of a body."""
+        """Number of bytes received outside of a body, since the request or since the last piece of a body."""
         self._beyond = ""
-        """A message that names the exceeded limit; empty while no limit is exceeded."""
+        """A message about the exceeded limit; empty while no limit is exceeded."""
         self._sending_paused = False
         self.received = 0
-        """Number of times that bytes arrived on this connection. While it does not grow, the engine is silent."""
+        """Number of times that bytes were received on this connection. While it does not change, the engine is silent.
+        """
         self.half_sent = False
         """Whether the engine responded before the whole request was sent; the connection is then not reused."""
         self.headers: list[tuple[bytes, bytes]] = []
@@ -195,7 +198,7 @@ class UpstreamConnection(asyncio.Protocol):
     # ── sending a request and reading its answer ──
 
     def send(self, head: bytes, body: bytes) -> None:
-        """Write a request, or its beginning: `head` ends with the empty line; `body` follows."""
+        """Write a request, or its beginning. `head` ends with the empty line, and `body` follows it."""
         transport = self._transport
         assert transport is not None
         self.busy = True
@@ -216,7 +219,7 @@ class UpstreamConnection(asyncio.Protocol):
             transport.writelines((head, body))
 
     async def send_more(self, piece: bytes) -> None:
-        """Write more of the request's body; waits while the engine reads slowly.
+        """Write more of the request's body. Waits while the engine reads too slowly.
 
         Raises UpstreamFailure if the connection to the engine is lost.
         """
@@ -231,7 +234,9 @@ class UpstreamConnection(asyncio.Protocol):
             await asyncio.sleep(0)  # only the event loop reports the loss; a sender with more to send would starve it
 
     async def first(self) -> None:
-        """Wait for status and headers, and for the first bytes or the end of the body. Raises UpstreamFailure."""
+        """Wait for the response's status and headers, and for the first bytes or the end of its body. Raises
+        UpstreamFailure.
+        """
         while not (self.status and (self._pieces or self.complete)):
             if self._failure is not None:
                 raise self._failure
@@ -254,19 +259,19 @@ class UpstreamConnection(asyncio.Protocol):
 
     @property
     def is_held(self) -> bool:
-        """Whether the router, and not the engine, is why no further bytes arrive now."""
+        """Whether the router, not the engine, delays further bytes: it has stopped reading this connection for now."""
         return self.paused or self._ahead is not None
 
     def unread(self, piece: bytes) -> None:
-        """Put bytes back; the next read returns them before any others."""
+        """Put bytes of the body back. The next `read` returns them first."""
         if piece:
             self._pieces.insert(0, piece)
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bytes:
-        """Pass every piece of the body but the last to `sink`, and return the last piece (maybe empty) when the
-        response is complete.
+        """Pass the pieces of the body to `sink` as they arrive. When the response is complete, return the last piece,
+        which may be empty.
 
-        `sink` returns whether it can take more; if not, reading from the engine stops until `resume`.
+        `sink` returns whether it can take more. If it cannot, the router stops reading from the engine until `resume`.
 
         Raises UpstreamFailure if the connection is lost before the end.
         """
@@ -285,7 +290,7 @@ class UpstreamConnection(asyncio.Protocol):
         return self._take()
 
     async def _pass_held(self, sink: Callable[[bytes], bool]) -> None:
-        """Pass on what arrived before there was a sink, in steps, until at most PART_BYTES are left."""
+        """Pass on, in steps, the bytes that arrived before `sink` was set, until at most PART_BYTES are left."""
         text, ready = b"", True
 
         def take(at: int, end: int) -> bool:
@@ -306,7 +311,9 @@ class UpstreamConnection(asyncio.Protocol):
         self.resume()
 
     async def in_steps(self, body: bytes, read: Callable[[bytes], object]) -> None:
-        """Call `read` with all parts of a body of this engine; between the steps others have their turn."""
+        """Call `read` with each part of a body that came from this engine. Between the steps the event loop serves
+        others.
+        """
         done = 0
 
         def part(at: int, end: int) -> bool:
@@ -318,14 +325,14 @@ class UpstreamConnection(asyncio.Protocol):
             done += self._time.step(self.address, len(body) - done, part)
 
     def _pass(self, sink: Callable[[bytes], bool], piece: bytes) -> bool:
-        """Pass a piece on; return whether the sink can take more."""
+        """Pass a piece to the sink. Return whether the sink can take more and the connection is open."""
         ready = sink(piece)
         if not ready:
             self._pause()
         return ready and not self.closed
 
     def resume(self) -> None:
-        """Continue to read from the engine: the sink can take more again."""
+        """Read from the engine again, because the sink can take more."""
         if self.paused:
             self.paused = False
             self._wake()
@@ -347,9 +354,9 @@ class UpstreamConnection(asyncio.Protocol):
         return taken
 
     def abort(self, failure: UpstreamFailure | None = None) -> None:
-        """Close the connection now; a task that waits for it gets `failure`."""
+        """Close the connection at once. A task that waits for the response gets `failure`."""
         if self._failure is None:
-            self._failure = failure or UpstreamFailure("lost", "was lost: its connection was dropped", at=self.address)
+            self._failure = failure or UpstreamFailure("lost", "was lost: the router dropped the connection", at=self.address)
         self.closed = self._dropped = True
         self._ahead = None
         if self._transport is not None:
@@ -396,7 +403,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._wake()
 
     def _hear_long(self, data: bytes) -> None:
-        """Read a long piece in steps."""
+        """Read a long piece of received bytes in steps."""
         if self._ahead is not None:
             self._ahead += data
             return
@@ -422,7 +429,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._turn = self._loop.call_later(seconds, self._go_on)
 
     def _go_on(self) -> None:
-        """Read on, after others had their turn."""
+        """Continue reading the waiting bytes, after the event loop has served others."""
         self._turn = None
         if self._ahead is not None and not self.paused:
             self._read_ahead()
@@ -431,8 +438,10 @@ class UpstreamConnection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _read_ahead(self) -> None:
-        """Read what has arrived for as long as one step may take. If something is left, or the engine has used up its
-        share of the loop, `_go_on` is called later; `_ahead` is None if the engine may be read further.
+        """Read the waiting bytes (`_ahead`) for at most the time of one step.
+
+        If bytes are left, or the engine has used up its share of the loop, `_go_on` is called later. Otherwise `_ahead`
+        is None afterwards.
         """
         ahead = self._ahead
         assert ahead is not None
@@ -454,7 +463,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._go_on_in(pause)
 
     def _hear_part(self, at: int, end: int) -> bool:
-        """Read a part of what has arrived. Return whether more of it may be read."""
+        """Read a part of the waiting bytes. Return whether more of them may be read."""
         ahead = self._ahead
         assert ahead is not None
         self.data_received(ahead[at:end])
@@ -510,7 +519,9 @@ class UpstreamConnection(asyncio.Protocol):
             self._finish()
 
     def _finish(self) -> None:
-        """Handle that the connection was lost, if it was, and everything that arrived before has been read."""
+        """End the response if the connection was lost. Called when all bytes that arrived before the loss have been
+        read.
+        """
         if self._end is None:
             return
         (exc,), self._end = self._end, None
@@ -551,14 +562,16 @@ class UpstreamConnection(asyncio.Protocol):
         self.status = status
 
     def _bound_head(self) -> None:
-        """Fail if the response's head is too large. Bytes that arrived after the headers may belong to the body."""
+        """Refuse the response if its head is too large. Counts only the headers, because later bytes may belong to the
+        body.
+        """
         if len(self.headers) > MOST_HEADERS:
             self._refuse(f"answered with {len(self.headers)} headers; {MOST_HEADERS} are allowed")
         if sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES:
             self._refuse(f"answered with a head of more than {HEAD_BYTES} bytes")
 
     def _refuse(self, words: str) -> None:
-        """Stop the parser, and record the message about the exceeded limit."""
+        """Record the message about the exceeded limit, and stop the parser. Raises ValueError."""
         self._beyond = words
         raise ValueError(words)
 

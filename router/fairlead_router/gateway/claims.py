@@ -1,9 +1,10 @@
-"""Finds the tenant and the priority class of a request. Names from the client count only if the client is trusted.
+"""Finds the tenant and the priority class of a request. Names that the client sends count only if the client is
+trusted.
 
-The headers are the headers of llm-d's endpoint picker; if a header has an old and a new name, the new one counts. The
-class is llm-d's InferenceObjective, and one of the pool's priority classes in Fairlead. A key of the gateway's own
-settings belongs to the operator, and is trusted. A key made by a person allows at most its own class, and its requests
-count for its own tenant. Where no key is required, the settings say whether a client without a key is trusted.
+The names of the headers come from llm-d's endpoint picker. If a header has an old and a new name, the new name counts.
+The class is llm-d's InferenceObjective, and one of the pool's priority classes in Fairlead. A key from the gateway's
+settings belongs to the operator, and is trusted. With a key that a person made, a request gets at most the key's class,
+and belongs to the key's tenant. If no key is required, the settings say whether a client without a key is trusted.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def priority_class(headers: Shown, key: GatewayKey | None, pool: Pool, *, truste
 
 
 def tenant(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool) -> str:
-    """Return the tenant of a request for the pool: the id of its key, a digest of the tenant name that a trusted client
-    sends, or "".
+    """Return the tenant of a request for the pool. It is the id of the request's key, or a digest of the tenant name if
+    a trusted client sends one. It is "" if there is neither, or the pool does not share its capacity among tenants.
     """
     if pool.table.routing.fairness != FAIR_TENANTS:
         return ""
@@ -45,8 +46,8 @@ def tenant(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool)
 
 
 def may_explain(key: GatewayKey | None, *, anybody: bool) -> bool:
-    """Return whether the routing decision is kept at the client's request. `anybody`: whether clients without a key may
-    request it.
+    """Return whether the client may have the routing decision of its request kept. `anybody`: whether a client without
+    a key may.
     """
     return anybody if key is None else key.is_shared or key.facts.explain
 

@@ -1,4 +1,4 @@
-"""The gateway: a raw ASGI application that handles each request as the table of paths says."""
+"""The gateway: a raw ASGI application that handles each request according to the table of paths."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _LOCAL: Final = Handling.LOCAL
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 LINGER_SECONDS = 30.0
-"""Seconds for which the unread remainder of a too large body is read and discarded.
+"""Maximum number of seconds for which the unread remainder of a too large body is read and discarded.
 
-Otherwise the client would see a reset connection instead of the 413.
+If the connection were closed at once, the client would see a reset connection instead of the 413.
 """
 
 LINGER_IDLE_SECONDS = 2.0
@@ -141,8 +141,8 @@ class Gateway:
             client.unwatch()
 
     def _answer_explaining(self, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> None:
-        """If the client wants its routing decision kept and that is impossible, add the reason to the response as a
-        header.
+        """Add a header with the reason to the response if the client wants its routing decision kept and the router
+        will not keep it.
         """
         if endpoint.handling is not Handling.ROUTED:
             why_not = NO_DECISION
@@ -155,7 +155,9 @@ class Gateway:
     # ── what is done with a path ──
 
     async def _route(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
-        """Send the request through the pool's scheduler; return the error for the client if it was refused."""
+        """Send the request through the pool's scheduler. Return the error for the client if the request was refused;
+        None otherwise.
+        """
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
@@ -204,7 +206,9 @@ class Gateway:
         return refusal
 
     async def _spread(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
-        """Send the request to the instance with the fewest requests in flight; return the error if it was refused."""
+        """Send the request to the instance with the fewest requests in flight. Return the error for the client if the
+        request was refused; None otherwise.
+        """
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
@@ -220,7 +224,7 @@ class Gateway:
 
     async def _upload(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
         """Read an upload form until its model is known, then stream the form to the instance with the fewest requests
-        in flight; return the error if it was refused.
+        in flight. Return the error for the client if the request was refused; None otherwise.
         """
         arrived = self._now()
         headers = scope["headers"]
@@ -245,17 +249,17 @@ class Gateway:
         return await self._direct.relay(call, pool, client, upload=Upload(rest=form.checked(pieces), chunked=length is None))
 
     def _hold(self, client: ClientRequest, size: int) -> None:
-        """Add `size` bytes of a buffered form to the memory for bodies. Raises BadRequest 503 if there is no room."""
+        """Count `size` bytes of a buffered form in the memory for bodies. Raises BadRequest 503 if there is no room."""
         try:
             client.hold(size)
         except MemoryFull:
             raise memory_full() from None
 
     async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
-        """Send a request about a stored response to the instance that made the response. If the instance is not
-        remembered, ask the other instances for the response.
+        """Send a request about a stored response to the instance that made the response. If the router does not know
+        that instance, it asks the instances for the response first.
 
-        A request about a stored response needs no body, so the body is dropped.
+        A request about a stored response needs no body, so its body is dropped.
         """
         arrived = self._now()
         await self._bodies.whole(scope["headers"], client)
@@ -279,7 +283,7 @@ class Gateway:
                 later.settle(self._now())
 
     def _count(self, key: GatewayKey | None) -> None:
-        """Count a request that is sent to a pool and uses no tokens against the key's limit."""
+        """Count a request against the limit of its key. For requests that are sent to a pool and use no tokens."""
         if key is not None:
             self._keys.sent_to_pool(key, self._now())
 
@@ -304,8 +308,8 @@ class Gateway:
             await self._send(problem.answer(dialect), client, send, close=problem.status in (408, 413) or problem.code == MEMORY_FULL)
 
     async def _send(self, answer: ErrorAnswer, client: ClientRequest, send: Send, *, close: bool = False) -> None:
-        """Send a response that the router itself made. If the remaining body of the request will not be read (`close`,
-        or a half-read upload), the connection ends after this response.
+        """Send a response that the router itself made. If the rest of the request's body will not be read (`close`, or
+        a half-read upload), close the connection after the response.
         """
         client.name(self._calls.next_id().encode())
         if client.explains and all(name != KEPT_HEADER for name, _ in answer.headers):
@@ -321,7 +325,9 @@ class Gateway:
         client.end(b"", close=True)
 
     async def _own_fault(self, scope: Scope, dialect: Dialect, client: ClientRequest, send: Send) -> None:
-        """Respond to a bug of the router with an id that finds it in the log; never with a traceback or a bare 500."""
+        """Respond to a request that failed because of a bug of the router. The response has an id by which the log
+        entry can be found, and never a traceback.
+        """
         request = client.known_as or self._calls.next_id()
         client.name(request.encode())
         self._metrics.client_errors["internal_error"] += 1
@@ -333,7 +339,7 @@ class Gateway:
 
 
 def _asked(headers: list[tuple[bytes, bytes]]) -> tuple[str, bool]:
-    """Return the client's own id of the request ("" if it sends none), and whether the client wants the routing
+    """Return the client's own id of the request ("" if the client sends none), and whether the client wants the routing
     decision kept.
     """
     given, explains = "", False

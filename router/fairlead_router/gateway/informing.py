@@ -27,7 +27,7 @@ Scope = dict[str, Any]
 
 
 class Informing:
-    """Responds to requests that need no engine. `synced` says whether the control API has sent all its tables at least
+    """Responds to requests that need no engine. `synced`: whether the control API has sent all its tables at least
     once.
     """
 
@@ -37,13 +37,13 @@ class Informing:
         self._metrics = metrics
         self.synced = False
         self.draining = False
-        """Whether the router is stopping: it is no longer ready, and serves only clients that are connected already."""
+        """Whether the router is stopping. It is then not ready, and serves only clients that are already connected."""
         self.refusing = False
-        """Whether the router is about to stop, and refuses every new request."""
+        """Whether the router is about to stop and refuses every new request."""
 
     async def answer(self, endpoint: Endpoint, scope: Scope, send: Send, opens: Opens) -> None:
-        """Respond to a request for a LOCAL endpoint of the table of paths. `opens` are the pools that the client may
-        use.
+        """Respond to a request for an endpoint that the table of paths marks as LOCAL. `opens`: the pools that the
+        client may use.
 
         Raises BadRequest 404 for a model that is not served.
         """
@@ -62,7 +62,9 @@ class Informing:
                 await self._send_health(send)
 
     async def _send_health(self, send: Send) -> None:
-        """Answer `/health` as engines do: 200 without a body while requests are accepted."""
+        """Respond to `/health` in the form that engines use: 200 without a body while the router accepts requests;
+        otherwise the response of `/readyz`.
+        """
         if self.ready:
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body", "body": b""})
@@ -75,8 +77,8 @@ class Informing:
         return not self.draining and (self.synced or len(self._pools) > 0)
 
     async def send_readiness(self, send: Send) -> None:
-        """Respond with 200 once there is a routing table, or it is certain that no table exists; with 503 before that
-        and while draining.
+        """Respond with 200 if the router takes new requests. Respond with 503 while it drains, and before it has a
+        routing table or knows from the control API that there is none.
 
         The response also has the age of the oldest unacknowledged report. A router that cannot report still serves, so
         that age does not make it unready.
@@ -136,13 +138,13 @@ class Informing:
         await send({"type": "http.response.body", "body": text})
 
     async def send_debug(self, send: Send) -> None:
-        """Send every pool's table and requests in flight."""
+        """Send the table and the requests in flight of every pool."""
         await send_json(send, 200, {"pools": [_carried(_debug(pool)) for pool in self._pools.living()]})
 
 
 def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
-    """Return one reading for each instance of each pool. If a pool was deleted and created again with the same name,
-    the new pool's readings come first.
+    """Return one reading for each instance of each pool. If a pool was deleted and created again, the readings of the
+    old and the new pool are added for each instance.
     """
     found: dict[tuple[str, str], InstanceReading] = {}
     for pool in pools:
@@ -161,7 +163,7 @@ def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
 
 
 def _card(name: str, model: str, pools: Iterable[Pool]) -> dict[str, object]:
-    """Return the model card for the name: the facts on which the engines of these pools agree."""
+    """Return the model card of a name, with the fields on which the engines of these pools agree."""
     told = merged([cards[model] for pool in pools for cards in pool.engines.cards.values() if model in cards])
     return {"id": name, "object": "model", "created": 0, "owned_by": "fairlead", "root": model} | told | {"id": name, "object": "model"}
 
@@ -184,10 +186,10 @@ def _debug(pool: Pool) -> dict[str, object]:
 
 
 def _carried(document: Mapping[str, object]) -> dict[str, object]:
-    """Return the document without fields that cannot be encoded as JSON, so that one pool's fields do not break the
-    response about all pools.
+    """Return the document with a message in place of each field that cannot be encoded as JSON, so that such a field of
+    one pool does not break the response about all pools.
     """
-    return {name: told if _is_carried(told) else "this cannot be written as JSON" for name, told in document.items()}
+    return {name: told if _is_carried(told) else "this value cannot be written as JSON" for name, told in document.items()}
 
 
 def _is_carried(told: object) -> bool:
@@ -199,7 +201,7 @@ def _is_carried(told: object) -> bool:
 
 
 async def send_json(send: Send, status: int, document: object) -> None:
-    """Send a JSON answer."""
+    """Send a JSON response."""
     body = orjson.dumps(document)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -1,8 +1,9 @@
-"""Finds the keys of a prompt's KV blocks from its known tokens, and asks an engine to tokenize the unknown part.
+"""Finds the keys of a prompt's KV blocks from the prompt's known tokens, and asks an engine to tokenize a prompt with
+unknown tokens.
 
-Only pools whose engines send KV events need this. No request waits for an engine: routing uses the tokens that are
-known when a request arrives, and the router's own history for the rest. Meanwhile an engine tokenizes the prompt, so
-that the tokens of the next prompt with the same beginning are known.
+Only pools whose engines send KV events need these keys. No request waits for an engine to tokenize it: routing uses the
+tokens that are known when the request arrives, and the router's own history for the rest of the prompt. Meanwhile an
+engine tokenizes the prompt, so that the tokens are known for the next prompt with the same beginning.
 """
 
 from __future__ import annotations
@@ -26,18 +27,17 @@ from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, RENDERINGS
 from fairlead_router.pools.pool import Pool
 
 KNOWN_ENOUGH = 0.95
-"""Known share of a prompt above which the router does not ask an engine to tokenize it. llm-d's prefix store uses 0.8;
-but an agent adds little with each turn, so the known part of the cached blocks would soon be a fifth too small.
+"""Known share of a prompt's bytes from which the router does not ask an engine to tokenize the prompt. llm-d's prefix
+store uses 0.8. An agent adds little text with each turn, so with 0.8 up to a fifth of the cached blocks would be
+missing from the known part.
 """
 
 AT_ONCE = 4
-"""Maximum number of prompts of one pool that its engines tokenize at the same time. The tokens of further prompts stay
-unknown.
-"""
+"""Maximum number of prompts of one pool that engines tokenize at the same time. Further prompts are not tokenized."""
 
 MOST_DISPUTES, DISPUTED_SECONDS = 5, 60.0
-"""After this many disputes in a row on a path (an engine's token count of a request differed from its tokenization), no
-prompt of that path is tokenized for this many seconds.
+"""The number of disputes in a row on a URL path after which no prompt of that path is tokenized, and the seconds for
+which this lasts. A dispute: the number of tokens that an engine counts for a request differs from the tokenization.
 """
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class RoutedPrompt:
 
 
 class _Asking:
-    """The state of tokenizing one pool's prompts by its engines."""
+    """The state of asking one pool's engines to tokenize prompts."""
 
     __slots__ = ("disputed_until", "disputes", "known", "rendering", "rendering_seen", "tasks")
 
@@ -61,7 +61,9 @@ class _Asking:
         self.tasks: dict[PromptText, asyncio.Task[None]] = {}
         self.rendering = RENDERINGS[0]
         self.rendering_seen = False
-        """Whether an engine was seen to render prompts as `rendering` says; until then that is only an assumption."""
+        """Whether an engine was observed to render prompts according to `rendering`. Before that, `rendering` is an
+        assumption.
+        """
         self.disputes: Counter[str] = Counter()
         """Number of disputes in a row, by URL path (see `dispute`)."""
         self.disputed_until: dict[str, float] = {}
@@ -70,8 +72,8 @@ class _Asking:
         """
 
     def dispute(self, path: str, now: float) -> None:
-        """Record a dispute: for a request, the number of tokens that the engine counted differs from the number of
-        tokens in the engine's tokenization.
+        """Record a dispute about a request of this path. After `MOST_DISPUTES` in a row, stop tokenizing prompts of the
+        path for `DISPUTED_SECONDS`.
         """
         self.disputes[path] += 1
         if self.disputes[path] >= MOST_DISPUTES:
@@ -79,9 +81,7 @@ class _Asking:
 
 
 class PromptTokens:
-    """Remembers the token ids of prompts that were tokenized, for all pools. `now` is the router's clock in Unix
-    seconds.
-    """
+    """Remembers the tokens of tokenized prompts of all pools. `now` is the router's clock in Unix seconds."""
 
     def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
         self._questions = PromptQuestions(upstream, now)
@@ -89,8 +89,8 @@ class PromptTokens:
         self._asking: WeakKeyDictionary[Pool, _Asking] = WeakKeyDictionary()
 
     def of(self, pool: Pool, path: str, document: Mapping[str, Any], estimated_tokens: int, adapter: str | None = None) -> RoutedPrompt:
-        """Return a prompt with the tokens that are known now, for the model or an `adapter`. For an unknown rest, it
-        asks an engine to tokenize the prompt, and does not wait for the result.
+        """Return the prompt with its tokens that are known now, for the pool's model or an `adapter`. If too few of
+        them are known, it asks an engine to tokenize the prompt, and does not wait for the result.
         """
         caches = pool.scheduler.caches
         if not caches.heard or not caches.block_tokens:
@@ -111,7 +111,7 @@ class PromptTokens:
         return _routed(found, prompt.size, estimated_tokens, caches.block_tokens, asking.known.tail_tokens)
 
     def asks(self, pool: Pool) -> int:
-        """Return the number of a pool's prompts that are being tokenized."""
+        """Return the number of the pool's prompts that are being tokenized."""
         return len(self._of_pool(pool).tasks)
 
     def _of_ids(self, pool: Pool, ids: Any, salt: object, estimated_tokens: int, adapter: str | None) -> RoutedPrompt:
@@ -169,8 +169,8 @@ class PromptTokens:
 
 
 def _is_askable(pool: Pool, path: str, document: Mapping[str, Any]) -> bool:
-    """Return whether the pool's engines render the request as `question` assumes. SGLang's rendering is known only for
-    requests with a single possible rendering.
+    """Return whether the pool's engines render the request in the way that `question` assumes. For SGLang this is known
+    only for requests that can be rendered in a single way.
     """
     if pool.table.engine.type != "sglang" or path == COMPLETIONS:
         return True
@@ -179,8 +179,8 @@ def _is_askable(pool: Pool, path: str, document: Mapping[str, Any]) -> bool:
 
 
 def _routed(found: KnownBeginning, size: int, estimated_tokens: int, block_tokens: int, tail_tokens: int) -> RoutedPrompt:
-    """Return the prompt for routing. Its unknown rest is assumed to have as many tokens per byte as its known
-    beginning; the tokens that end every prompt are added.
+    """Return the prompt for routing. Its unknown part is assumed to have as many tokens per byte as its known
+    beginning. The tokens that the template adds at the end of every prompt are included.
     """
     if found is NOTHING_KNOWN or not found.tokens:
         return RoutedPrompt(prompt_tokens=estimated_tokens)

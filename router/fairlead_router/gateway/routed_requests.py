@@ -1,18 +1,18 @@
-"""Turns a parsed request into a routing request: finds the pool that serves the request, and collects the inputs of
-routing.
+"""Turns a parsed request into a routing request: finds the pool that serves the request, and collects the inputs of the
+routing decision.
 
-The gateway and the endpoint picker differ in how a request arrives and how it reaches an engine; this module has what
-they share.
+The gateway and the endpoint picker receive requests and send them to engines in different ways. This module has the
+part that both need.
 
-The router estimates a prompt's tokens from its kind and from the length of the canonical prompt, which has everything
-that an engine renders. The number of bytes per token differs between kinds of prompts: JSON has fewer bytes per token
-than prose, the bytes of a medium are an estimate, and part of the prompt may be stored at the engine. So the router
-learns the size of a token for each kind separately (`fairlead.routing.knowledge.token_sizes`):
+The router estimates a prompt's tokens from the kind and the length of the canonical prompt, which has everything that
+an engine renders. The number of bytes per token differs between kinds of prompts: JSON has fewer bytes per token than
+prose, the bytes of a medium are an estimate, and part of the prompt may be stored at the engine. So the router measures
+the bytes per token for each kind separately (`fairlead.routing.knowledge.token_sizes`):
 
     plain text     text alone
     +tools         also tools, tool calls, thoughts or documents
     +media         also images, sounds, videos or files
-    +unseen        part of the prompt is stored at the engine, or cut off by it: the bytes say little
+    +unseen        the engine stores part of the prompt, or cuts part off: the bytes say little about the tokens
     token ids      four bytes each, exactly
 """
 
@@ -46,17 +46,17 @@ from fairlead_router.serving.bodies import header_value
 from fairlead_router.tracing.contexts import trace_context
 
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
-"""Fields of a request that add tokens to its prompt, or remove tokens from it, without being visible in the request's
-bytes.
+"""Fields of a request that add tokens to the prompt, or remove tokens from it, so that the request's bytes do not show
+how many tokens the prompt has.
 """
 _MAY_HIDE = _UNSEEN | {"truncation"}
 
 ADAPTERS = "lora_path"
-"""The field in which a request to SGLang names its adapter (or one adapter for each prompt), in addition to the model.
+"""The field in which a request to SGLang names its adapter, or one adapter for each prompt, in addition to the model.
 """
 
 _BESIDES = ("", "+tools", "+media", "+tools+media")
-"""Suffixes of a prompt's kind: the contents that the prompt has besides text."""
+"""Suffixes of a prompt's kind, which name the contents that the prompt has besides text."""
 
 Document = Mapping[str, Any]
 
@@ -97,15 +97,15 @@ POOL_HEADER = b"x-fairlead-pool"
 
 
 def opened_by(key: GatewayKey | None) -> Opens:
-    """Return the pools that a client may use: the pools that its key opens, or all pools if the client was admitted
-    without a key.
+    """Return the function that says which pools and models a client may use: the pools and models of its key, or all of
+    them if the client was admitted without a key.
     """
     return every if key is None else key.opens
 
 
 def answer_follows(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
-    """Return whether the response is made in the background, so that the client may fetch it with a later request. The
-    field is read as engines read it, and passed on as it is: a value that they refuse makes no response.
+    """Return whether the engine makes the response in the background, so that the client fetches it with a later
+    request. The field `background` is interpreted as engines do.
     """
     return endpoint.dialect is Dialect.RESPONSES and truth(parsed.document.get("background")) is True
 
@@ -113,10 +113,9 @@ def answer_follows(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
 class RoutedRequests:
     """Makes `RoutingRequest`s.
 
-    `now`: the router's clock in Unix seconds.
-    `trusted`: a client without a key may name any priority class and tenant.
-    `explains`: a client without a key may have routing decisions kept.
-    `traces`: each request gets a trace.
+    `now`: the router's clock in Unix seconds. `trusted`: whether a client without a key may name any priority class and
+    tenant. `explains`: whether a client without a key may have routing decisions kept. `traces`: whether each request
+    gets a trace.
     """
 
     def __init__(
@@ -143,8 +142,8 @@ class RoutedRequests:
         self._traces = traces
 
     def pool_for(self, model: str | None, headers: Headers, key: GatewayKey | None, opens: Opens | None = None) -> Pool:
-        """Return the pool for a request of this model, among the pools `opens` (None = the pools of its key). Raises
-        BadRequest 404, also for a pool that the key does not open.
+        """Return the pool that serves the model, among the pools that `opens` allows (None = the pools of the key).
+        Raises BadRequest 404, also if only pools that the key does not open serve the model.
         """
         try:
             return self._pools.resolve(model, header_value(headers, POOL_HEADER), opens or opened_by(key))
@@ -171,16 +170,14 @@ class RoutedRequests:
         by_sidecar: bool = False,
         scored: bool = False,
     ) -> RoutingRequest:
-        """Return the request for routing. A request that continues a stored response may go only to the instance that
-        holds that response.
+        """Return the routing request. If the request continues a stored response, only the instance that holds that
+        response may serve it.
 
-        `naming`: the headers that may name the session.
-        `within`: the only instances that may serve the request; None = all.
-        `client_id`: the client's own id of the request.
-        `explain`: the router keeps the decision.
-        `movable`: this router sends the request itself, so it can first let engines copy KV blocks.
-        `by_sidecar`: a side-car, not this router, divides the request between prefill and decode.
-        `scored`: the dispatch has the scores of the compared targets.
+        `naming`: the headers that may name the session. `within`: the only instances that may serve the request; None =
+        all instances. `client_id`: the client's own id of the request. `explain`: whether the router keeps the routing
+        decision. `movable`: whether this router sends the request itself, so that it can first let engines copy KV
+        blocks. `by_sidecar`: whether a side-car, not this router, divides the request between prefill and decode.
+        `scored`: whether the dispatch has the scores of the compared targets.
         """
         document = parsed.document
         prompt = parsed.prompt
@@ -243,15 +240,17 @@ class RoutedRequests:
         )
 
     def _check_adapters(self, named: object, pool: Pool, key: GatewayKey) -> None:
-        """Raise BadRequest 404 if one of the adapters that the request names in `ADAPTERS` is not opened by the key."""
+        """Raise BadRequest 404 if the field `ADAPTERS` of the request names an adapter to which the client's key gives
+        no access.
+        """
         for name in named if isinstance(named, list) else (named,):
             if name and isinstance(name, str) and not key.opens(pool, name):
                 self._keys.out_of_scope(key, self._now())
                 raise BadRequest(404, "model_not_found", f"{ADAPTERS}: {name[:200]!r} is not served here", ADAPTERS)
 
     def _holder(self, response: str, pool: Pool, within: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """Return only the instance that holds the response, if that instance accepts requests and is among `within`.
-        Otherwise return `within`: any of these engines responds that it does not know the response.
+        """Return the instance that holds the response, as the only element, if that instance accepts requests and is
+        among `within`. Otherwise return `within`; an engine that does not hold the response refuses the request.
         """
         home = self._held.find(response)
         if home is None or home[0] != pool.key or home[1] not in pool.accepting or (within is not None and home[1] not in within):

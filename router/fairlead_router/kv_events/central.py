@@ -1,12 +1,12 @@
-"""The port to which engines connect to publish their KV events, as with Heimdall and llm-d.
+"""The central port, to which engines connect to publish their KV events, as with Heimdall and llm-d.
 
-The topic of a message (`kv@<pod>@<model>`) names its engine. Behind a Service with several routers, or in a pod of
-several processes, only one process receives an engine's messages; the others ask the engine's replay endpoint for new
-messages once a second.
+The topic of a message (`kv@<pod>@<model>`) names its engine. Behind a Service with several routers, or in a pod with
+several processes, only one process receives an engine's messages. The other processes ask the engine's replay endpoint
+for new messages once a second.
 
-Every process that reaches the port may connect. So these connections have a limited share of the open files; the bytes
-of incomplete messages count towards the memory for bodies; and while all connections together exceed
-MOST_BYTES_A_SECOND, no connection is read beyond its share.
+Every process that reaches the port may connect. So these connections have a limited share of the open files, and the
+bytes of incomplete messages count towards the memory for bodies. While all connections together exceed
+MOST_BYTES_A_SECOND, each connection is read only up to its share.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from fairlead_router.kv_events.zmtp import OPENING, NotZmtp, PublisherReader
 
 MOST_UNKNOWN_TOPICS = 1_000
 GREETING_SECONDS = 10.0
-"""A connection that has not identified itself as a publisher within this time is closed."""
+"""Seconds within which a connection must identify itself as a publisher; otherwise it is closed."""
 MOST_WAITING_EACH = 16 * 1024 * 1024
-"""Maximum number of bytes of one engine's messages that are queued."""
+"""Number of queued bytes of one engine's messages from which further messages are dropped."""
 
 
 def every_address(port: int) -> socket.socket:
-    """Return a listening socket at this port on all IPv6 and IPv4 addresses. Raises OSError."""
+    """Return a socket that listens at this port on all IPv6 and IPv4 addresses. Raises OSError."""
     if socket.has_dualstack_ipv6():
         with suppress(OSError):  # the kernel may have IPv6 switched off
             return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -43,7 +43,7 @@ def every_address(port: int) -> socket.socket:
 
 
 class Share(Protocol):
-    """The memory for received bytes that one connection uses."""
+    """The memory that one connection uses for received bytes."""
 
     held: int
 
@@ -56,8 +56,8 @@ class Share(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CentralPlace:
-    """The configuration of the central port: the port, the door that limits its connections, and a function that
-    returns each new connection's share of the memory.
+    """The configuration of the central port. `door`: limits the connections of the port. `share`: returns the memory
+    share of a new connection.
     """
 
     port: int
@@ -66,8 +66,8 @@ class CentralPlace:
 
 
 class CentralPort:
-    """The port to which engines connect. `place.share` accounts for the bytes of incomplete messages. Make it inside a
-    running event loop.
+    """The port to which engines connect. The bytes of incomplete messages count towards the shares from `place.share`.
+    Make it inside a running event loop.
 
     Raises OSError if another process has the port.
     """
@@ -75,21 +75,21 @@ class CentralPort:
     def __init__(self, place: CentralPlace) -> None:
         self._by_topic: dict[bytes, CentralSubscription] = {}
         self.unknown: Counter[bytes] = Counter()
-        """Number of messages by topic, for topics that belong to no followed instance. Keeps the thousand topics that
-        appeared last.
+        """By topic: number of messages for a topic that belongs to no followed instance. If there are too many topics,
+        the topic that appeared first is dropped.
         """
         self.place = place
         self._loop = asyncio.get_running_loop()
         self._bytes = 0
-        """Bytes read in this second, over all connections."""
+        """Number of bytes read in the current second, over all connections."""
         self._read: dict[Publisher, None] = {}
-        """Connections that have sent something in this second."""
+        """Connections that have sent bytes in the current second."""
         self._connected: dict[Publisher, None] = {}
         self._server = BoundedServer(every_address(place.port), place.door, lambda: Publisher(self), place.door.leave, lambda: b"")
 
     def join(self, subscription: CentralSubscription) -> None:
-        """Pass all messages with the subscription's topic to the subscription. If several subscriptions have the same
-        topic, the first one gets the messages.
+        """Pass all messages with the subscription's topic to the subscription. If an earlier subscription already has
+        this topic, the earlier one keeps getting the messages.
         """
         self._by_topic.setdefault(subscription.told.topic.encode(), subscription)
         self.unknown.pop(subscription.told.topic.encode(), None)
@@ -101,8 +101,8 @@ class CentralPort:
             del self._by_topic[topic]
 
     def topic_of(self, instance: str, address: str) -> str | None:
-        """Return a topic `kv@<pod>@…` that no subscription has, and whose pod is the instance's name or its address
-        (with or without port). None if no such topic was received.
+        """Return a topic `kv@<pod>@…` of received messages that no subscription has, and whose pod is the instance's
+        name or its address (with or without port); None if there is no such topic.
         """
         names = (instance.encode(), address.encode(), host_of(address).encode())
         return next((topic.decode("utf-8", "replace") for topic in self.unknown if pod_of(topic) in names), None)
@@ -124,9 +124,7 @@ class CentralPort:
         self.place.door.leave(publisher)
 
     def take(self, frames: list[bytes]) -> bool:
-        """Pass a message to the subscription with the message's topic; return False if no subscription has this
-        topic.
-        """
+        """Pass a message to the subscription with the message's topic. Return False if there is none."""
         subscription = self._by_topic.get(frames[0])
         if subscription is not None:
             subscription.hear(frames)
@@ -138,8 +136,8 @@ class CentralPort:
         return False
 
     def may_read_on(self, publisher: Publisher, size: int) -> bool:
-        """Count received bytes. Return False if the connection must wait for the next second, because all connections
-        together exceed MOST_BYTES_A_SECOND and this connection has had its share.
+        """Count the received bytes of a connection. Return False if the connection must wait for the next second,
+        because all connections together exceed MOST_BYTES_A_SECOND and this connection has used its share.
         """
         if not self._read:
             self._loop.call_later(1.0, self._next_second)
@@ -167,7 +165,7 @@ class Publisher(asyncio.Protocol):
         self._since = self._loop.time()
         self._is_known = False
         self.bytes = 0
-        """Bytes received in this second."""
+        """Number of bytes received in the current second."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The event loop's callback: the connection is made."""
@@ -197,14 +195,14 @@ class Publisher(asyncio.Protocol):
         self._port.left(self)
 
     def may_go(self) -> bool:
-        """Return whether the connection may be closed (see `Visitor`), because its peer has not identified itself in
-        time or has sent no message of a followed instance.
+        """Return whether the connection may be closed to make room for another one (see `Visitor`): its peer has not
+        identified itself in time, or has sent no message of a followed instance.
         """
         patience = IDLE_SECONDS if self._reader.is_ready else STRANGER_SECONDS
         return not self._is_known and self._loop.time() - self._since > patience
 
     def turn_away(self) -> None:
-        """Close the connection (see `Visitor`)."""
+        """Close the connection to make room for another one (see `Visitor`)."""
         self.close()
 
     def close(self) -> None:
@@ -213,7 +211,7 @@ class Publisher(asyncio.Protocol):
             self._transport.abort()
 
     def read_on(self) -> None:
-        """Resume reading from the connection: a new second has begun."""
+        """Read from the connection again, because a new second has begun."""
         self.bytes = 0
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -236,14 +234,14 @@ class Publisher(asyncio.Protocol):
 
 
 def pod_of(topic: bytes) -> bytes:
-    """Return the pod in a topic `kv@<pod>@<model>`; return the topic itself if it has another form."""
+    """Return the pod in a topic `kv@<pod>@<model>`, or the whole topic if it has another form."""
     parts = topic.split(b"@", 2)
     return parts[1] if len(parts) == 3 and parts[0] == b"kv" else topic
 
 
 class CentralSubscription(Subscription):
-    """The subscription to a source whose engine connects to the router. If `central` is None because this process could
-    not bind the port, the source's events come from replays only.
+    """The subscription to a source whose engine connects to the router. If `central` is None, because this process
+    could not bind the port, the events come only from replays.
     """
 
     rests_when_away = False
@@ -268,14 +266,14 @@ class CentralSubscription(Subscription):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the source is settled. A replay that fills a gap makes it unsettled; the request for new messages
-        that is sent once a second does not.
+        """Whether the index has every event of the source that this router can receive. A replay that fills a gap makes
+        this false; the request for new messages that is sent once a second does not.
         """
         return super().is_settled or (self._polls and not self._closed and self.state is SourceState.REPLAYING)
 
     def hear(self, frames: list[bytes]) -> None:
-        """Queue a message of the source's topic. Messages that arrive faster than they are read are dropped, and
-        requested again as a replay.
+        """Queue a message with the source's topic. If too many messages are queued, drop it; the router later requests
+        it as a replay.
         """
         self.connected = self._heard_since_look = True
         if len(self._arrived) < MOST_MESSAGES_WAITING and self._arrived_bytes < MOST_WAITING_EACH:
@@ -284,7 +282,9 @@ class CentralSubscription(Subscription):
         self._reader.wake(self)
 
     def check_replay(self) -> None:
-        """Request new messages if none has arrived since the last check. Repeat an overdue request for a replay."""
+        """Repeat an overdue request for a replay. Request new messages if none has arrived since the last check. Runs
+        about once a second.
+        """
         super().check_replay()
         if self._replay is not None and self._tries >= MOST_TRIES:
             self.connected = False

@@ -1,4 +1,6 @@
-"""The KV events of one instance: one subscription for each data-parallel rank, and whether its events can be used."""
+"""Follows the KV events of one instance with a subscription for each data-parallel rank, and decides whether these
+events can be used.
+"""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +20,11 @@ from fairlead_router.kv_events.subscriptions import Subscription
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventReading:
-    """The state of the KV events of one rank, for metrics."""
+    """The state of one rank's KV events, for metrics."""
 
     rank: int
     state: str
-    """A `SourceState`, or `disconnected`, or `wrong-block-size`."""
+    """The value of a `SourceState`, or `disconnected`, or `wrong-block-size`."""
     events: int
     lag_seconds: float | None
     blocks: int
@@ -37,11 +39,11 @@ STATES = (*SourceState, "disconnected", "wrong-block-size")
 
 
 class InstanceEvents:
-    """Follows all event sources of one instance of a pool, from construction until `close`. `caches` is the pool's
-    index; `target` returns the target (`fairlead.targets`) of the engine's rank with an index, if the rank is known at
-    that time.
+    """Follows all event sources of one instance of a pool, from construction until `close`.
 
-    A rank's events count (`EngineCaches.heard`) while its source is settled and all ranks have the pool's block size.
+    `caches`: the pool's index. `target`: a function from the index of an engine's rank to the rank's target
+    (`fairlead.targets`). A rank's events are used (`EngineCaches.heard`) while its source is settled, all ranks have
+    the pool's block size, and the targets of all ranks differ.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class InstanceEvents:
         self._make_subscription = partial(_subscription, central, context, caches=caches, now=now, reader=reader, changed=self._judge)
 
     def open_some(self, most: int) -> int:
-        """Open at most this many of the sources that are not open yet; return how many were opened. Raises
+        """Open up to `most` of the sources that are not open yet, and return the number of sources opened. Raises
         zmq.ZMQError.
         """
         opened = min(most, len(self._unopened))
@@ -81,35 +83,35 @@ class InstanceEvents:
 
     @property
     def is_connected(self) -> bool:
-        """Whether every source can be reached."""
+        """Whether all sources are open and can be reached."""
         return not self._unopened and all(one.connected for one in self.subscriptions)
 
     @property
     def unheard(self) -> list[Subscription]:
-        """The subscriptions to sources whose engine connects to routers but has sent no messages to this router."""
+        """The subscriptions whose engine connects to routers, but has sent no messages to this router."""
         return [one for one in self.subscriptions if one.told.connects and not one.connected]
 
     @property
     def has_wrong_size(self) -> bool:
-        """Whether the instance's block size differs from its pool's."""
+        """Whether the instance's block size differs from the pool's block size."""
         return self._wrong_size
 
     def check(self) -> None:
-        """Repeat overdue requests for replays, and check again which sources can be used. Call it about once a
-        second.
-        """
+        """Repeat overdue requests for replays, and decide again which sources can be used. Call about once a second."""
         for one in self.subscriptions:
             one.check_replay()
         self._judge()
 
     def wake(self) -> None:
-        """Try again to reach sources that could not be reached, because the engine is back."""
+        """Try again to reach sources that rest because they could not be reached. Call it when the engine responds
+        again.
+        """
         for one in self.subscriptions:
             one.wake()
 
     @property
     def faults(self) -> int:
-        """Number of messages that could not be used, plus the number of seconds with too many bytes (`floods`)."""
+        """Number of messages that could not be decoded, plus the number of seconds with too many bytes (`floods`)."""
         return sum(one.unreadable + one.floods for one in self.subscriptions)
 
     def close(self) -> None:
@@ -120,7 +122,7 @@ class InstanceEvents:
         self._hear({})
 
     def readings(self) -> list[EventReading]:
-        """Return one reading per rank."""
+        """Return one reading for each rank."""
         return [self._reading(one) for one in self.subscriptions]
 
     def _reading(self, one: Subscription) -> EventReading:
@@ -168,8 +170,8 @@ def _subscription(
     reader: SlicedReader,
     changed: Callable[[], None],
 ) -> Subscription:
-    """Return the subscription to a source. A router does not connect to an endpoint that belongs to a router itself:
-    such a source gets replays only.
+    """Return the subscription to a source. If the engine connects to routers, this router does not connect to the
+    source's endpoint. It receives the source's events at its central port and from replays.
     """
     if told.connects:
         return CentralSubscription(central, context, told, source, caches, now, reader, changed)

@@ -1,15 +1,15 @@
 """Keeps the block keys of prompts whose tokens are known, and finds them by the prompts' texts.
 
 An engine reports a prompt's tokens after the prompt was routed. The next prompt that begins with the same text begins
-with the same tokens. So this module divides texts into chunks of bytes, and keeps for each chunk, identified by its own
-text and all text before it, the keys of the engine's blocks that end in it. A lookup costs one hash per chunk and no
-tokenizing. The idea is from llm-d's prefix store. The differences are that chunks are separate for each model, roles
-and template, and that all sizes are in bytes.
+with the same tokens. So this module divides texts into chunks of bytes. A chunk is identified by its own text and all
+text before it. For each chunk the module keeps the keys of the engine's blocks that end in the chunk. A lookup costs
+one hash for each chunk and no tokenizing. The idea is from llm-d's prefix store. Here, chunks are also separate for
+each model, role and template, and all sizes are in bytes.
 
 The strings that an engine reports for its tokens show where in the texts a token ends. A byte-level tokenizer writes
-each byte as one printable character (GPT-2's table); a SentencePiece tokenizer writes a space as `▁` and a lone byte as
-`<0x0A>`; others write plain text. A chat template adds tokens around the texts. The right convention is the one by
-which all texts are found in the tokens, in their order.
+each byte as one printable character (GPT-2's table). A SentencePiece tokenizer writes a space as `▁` and a lone byte as
+`<0x0A>`. Other tokenizers write plain text. A chat template adds tokens around the texts. The right convention is the
+one with which all texts are found in the tokens, in their order.
 """
 
 import re
@@ -23,13 +23,13 @@ from xxhash import xxh3_64_intdigest
 from fairlead.kv_events.block_keys import block_keys
 
 Wording = Callable[[Sequence[str]], tuple[bytes, list[int]]]
-"""A function that converts the strings of tokens to bytes. It returns these bytes, and the position in them at which
-each token ends.
+"""A function that converts the strings of tokens to bytes. It returns the bytes of all tokens, and for each token the
+position in these bytes at which the token ends.
 """
 
 
 def aligned(texts: Sequence[bytes], token_strings: Sequence[str]) -> tuple[list[int], list[int]] | None:
-    """Return the begin of each text and the end of each token, as positions in the bytes of all tokens; None if the
+    """Return the start of each text and the end of each token, as positions in the bytes of all tokens; None if the
     texts are not found in the tokens.
     """
     for wording in _likely(token_strings):
@@ -61,8 +61,8 @@ def _likely(token_strings: Sequence[str]) -> Iterator[Wording]:
 
 
 def _byte_characters() -> dict[int, int]:
-    """Return GPT-2's table from characters to bytes. Printable bytes are represented by the same character, other bytes
-    by characters from U+0100 on.
+    """Return GPT-2's table from characters to bytes. A printable byte is written as the character with the same number,
+    each other byte as a character from U+0100 on.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -74,7 +74,9 @@ _PIECE = re.compile("▁|<0x[0-9A-F]{2}>")
 
 
 def _bytes(token_strings: Sequence[str]) -> tuple[bytes, list[int]]:
-    """Convert each character to one byte. The characters of special tokens, which stand for no text, become `?`."""
+    """Convert the strings of a byte-level tokenizer to bytes, one byte for each character. Characters of special
+    tokens, which stand for no text, become `?`.
+    """
     return "".join(token_strings).translate(_BYTES).encode("latin-1", "replace"), list(accumulate(map(len, token_strings)))
 
 
@@ -96,40 +98,44 @@ def _plain(token_strings: Sequence[str]) -> tuple[bytes, list[int]]:
 
 CHUNK_BYTES = 256
 MOST_CHUNKS = 200_000
-"""Maximum number of kept chunks, of some 50 MB of text; the least recently used chunks are forgotten first."""
+"""Maximum number of kept chunks, which have about 50 MB of text. The least recently used chunks are dropped first."""
 
 UNSURE_TOKENS = 8
-"""Number of tokens before the end of a chunk that may become other tokens if another text follows."""
+"""Number of tokens before the end of a chunk that may differ if another text follows the chunk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptText:
-    """The parts of a prompt that determine its tokens: the texts, and a prefix of each text, such as its role."""
+    """The parts of a prompt that determine its tokens: the texts, and for each text its head, such as the role."""
 
     root: bytes
-    """A digest of the other inputs that determine the tokens: the request's form and the template's arguments."""
+    """A digest of the other inputs that determine the tokens: the form of the request and the arguments of the
+    template.
+    """
     heads: tuple[bytes, ...]
     texts: tuple[bytes, ...]
     cache_salt: str | None = None
     adapter: str | None = None
     tool_bytes: int = 0
-    """Bytes of the tools' declarations, which are rendered in addition to the texts."""
+    """Number of bytes of the declarations of tools, which are rendered in addition to the texts."""
 
     @property
     def size(self) -> int:
-        """Number of bytes of everything that is rendered: tools, texts and their prefixes."""
+        """Number of bytes of everything that is rendered: tools, texts and their heads."""
         return self.tool_bytes + sum(map(len, self.heads)) + sum(map(len, self.texts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBeginning:
-    """The known beginning of a prompt: the keys of its engine's blocks, its bytes and its tokens."""
+    """The known beginning of a prompt. `blocks`: the keys of the engine's blocks. `tokens`: number of tokens. `size`:
+    number of bytes.
+    """
 
     blocks: tuple[int, ...] = ()
     tokens: int = 0
     size: int = 0
     whole: bool = False
-    """Whether the beginning is the whole prompt, so that `tokens` is the exact number of its tokens."""
+    """Whether the beginning is the whole prompt, so that `tokens` is exact."""
 
 
 NOTHING_KNOWN = KnownBeginning()
@@ -140,29 +146,31 @@ class _Chunk:
     blocks: tuple[int, ...]
     """Keys of the blocks that end in this chunk."""
     tokens: int
-    """The prompt's number of tokens up to the end of this chunk."""
+    """Number of tokens of the prompt up to the end of this chunk."""
 
 
 class KnownPrompts:
-    """The known prompts of engines with blocks of `block_tokens`."""
+    """The prompts with known tokens, for engines whose blocks have `block_tokens`."""
 
     def __init__(self, block_tokens: int, *, most_chunks: int = MOST_CHUNKS) -> None:
         self.block_tokens = block_tokens
         self._most = max(1, most_chunks // 2)
         self._young: dict[int, _Chunk] = {}
-        """The younger half of the chunks: used or added since the older half was last replaced."""
+        """The younger part of the chunks: used or added since it was last emptied. When it is full, it replaces the
+        older part.
+        """
         self._old: dict[int, _Chunk] = {}
         self.tail_tokens = 0
-        """Number of tokens that the template last added after the last text: the end of the message and the beginning
-        of the response.
+        """Number of tokens that the template added after the last text of the latest prompt: the end of the message and
+        the beginning of the response.
         """
 
     def __len__(self) -> int:
-        """Return the number of chunks kept."""
+        """Return the number of kept chunks."""
         return len(self._young) + len(self._old)
 
     def find(self, prompt: PromptText) -> KnownBeginning:
-        """Return the known beginning of the prompt."""
+        """Return the longest known beginning of the prompt; `NOTHING_KNOWN` if there is none."""
         blocks: list[int] = []
         tokens = size = 0
         leads = True
@@ -179,8 +187,8 @@ class KnownPrompts:
         return KnownBeginning(blocks=tuple(blocks), tokens=tokens, size=size) if tokens else NOTHING_KNOWN
 
     def learn(self, prompt: PromptText, token_ids: Sequence[int], token_strings: Sequence[str]) -> bool:
-        """Keep the prompt's block keys. Return False if the token strings do not match the prompt's texts; then only
-        the whole prompt is kept, and none of its beginnings.
+        """Keep the block keys of the prompt. If the token strings do not match the prompt's texts, return False and
+        keep only the whole prompt, without its beginnings.
 
         Raises OverflowError or TypeError for an invalid token id.
         """
@@ -214,8 +222,8 @@ class KnownPrompts:
 
 
 def _chunks(prompt: PromptText) -> Iterator[tuple[int, int, int, int]]:
-    """Yield four numbers for each chunk: its hash, the index of its text, the position in that text where it ends, and
-    its size in bytes. The last chunk has the position -1 and identifies the whole prompt.
+    """Yield for each chunk: its hash, the index of its text, the position in that text at which it ends, and its size
+    in bytes. The last chunk has the position -1 and identifies the whole prompt.
 
     Tokens that are rendered before a text belong to the first chunk of that text.
     """

@@ -1,5 +1,5 @@
-"""Metrics of KV events: how completely each instance's events are received, and how well the cached tokens that the
-router predicted match the engine's reports.
+"""Metrics of KV events: how completely each instance's events are received, and how well the router's predictions of
+cached tokens match the engine's reports.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,17 +11,17 @@ from fairlead_router.kv_events.instances import STATES, EventReading
 
 _LABELS = ("pool", "instance", "rank")
 _COUNTERS: tuple[tuple[str, str, Callable[[EventReading], float]], ...] = (
-    ("events", "KV events taken into the index.", lambda reading: reading.events),
+    ("events", "KV events that were applied to the index of cached blocks.", lambda reading: reading.events),
     ("event_gaps", "Gaps in the batches of KV events.", lambda reading: reading.gaps),
-    ("event_replays", "Times that an engine was asked to replay KV events.", lambda reading: reading.replays),
+    ("event_replays", "Requests to an engine to send KV events again (replays).", lambda reading: reading.replays),
     ("event_restarts", "Restarts of engines, as seen in their KV events.", lambda reading: reading.restarts),
-    ("event_batches_lost", "Batches of KV events that no replay brought back.", lambda reading: reading.batches_lost),
+    ("event_batches_lost", "Batches of KV events that were missed and that no replay contained.", lambda reading: reading.batches_lost),
     ("event_messages_unreadable", "Messages that are not a batch of KV events.", lambda reading: reading.unreadable),
 )
 
 
 class Belief:
-    """Predicted cached prompt tokens of requests, compared with the engine's own count."""
+    """The predicted cached prompt tokens of requests, compared with the numbers that the engine reported."""
 
     __slots__ = ("difference_tokens", "exact", "predicted_tokens", "reported_tokens", "requests")
 
@@ -31,7 +31,7 @@ class Belief:
         self.predicted_tokens = 0
         self.reported_tokens = 0
         self.difference_tokens = 0
-        """The absolute difference between predicted and reported tokens, summed over all requests."""
+        """Sum over all requests of the absolute difference between predicted and reported tokens."""
 
     def compare(self, predicted_tokens: int, reported_tokens: int) -> None:
         """Add one request to the comparison."""
@@ -43,8 +43,8 @@ class Belief:
 
 
 def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -> Iterator[Metric]:
-    """Yield the metrics of the readings, keyed by pool and instance. The metric families have no samples if no instance
-    sends events.
+    """Yield the metrics of the readings, which are keyed by pool and instance. The metric families have no samples if
+    no instance sends events.
     """
     rows = [((pool, instance, str(one.rank)), one) for (pool, instance), ranks in readings.items() for one in ranks]
     for name, text, read in _COUNTERS:
@@ -69,8 +69,8 @@ def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -
 
 
 def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> Iterator[Metric]:
-    """Yield the metrics of predicted cached tokens, keyed by pool, then by instance and by the basis of the prediction
-    (`events`, `expected` or `history`).
+    """Yield the metrics of predicted cached tokens. `beliefs` is keyed by pool, then by instance and basis of the
+    prediction (`events`, `expected` or `history`).
     """
     labels = ("pool", "instance", "basis")
     requests = CounterMetricFamily(
@@ -96,8 +96,8 @@ def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> 
 
 
 def token_families(pools: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]]) -> Iterator[Metric]:
-    """Yield the metrics of tokenizing for each pool: the number of prompts by how much of their tokens was known, and
-    the number of requests to engines to tokenize by outcome.
+    """Yield the metrics of tokenizing for each pool: the number of prompts by the known part of their tokens, and the
+    number of requests to tokenize by outcome.
     """
     prompts = CounterMetricFamily(
         "fairlead_router_known_prompts",

@@ -1,10 +1,10 @@
 """Asks an engine to tokenize a prompt, and checks the result against the engine's other reports about the request.
 
-The router sends its own rendering of a request to be tokenized. Two endpoints of vLLM show whether the engine renders
-the request in the same way: its renderer (`POST …/render`, since 0.30 with `--enable-scale-out`) returns the request's
-token ids, and `POST /v1/messages/count_tokens` their number. If there is a renderer, its ids count. Without it, the
-router drops renderings whose number of tokens differs, and keeps tokens only if the remaining renderings agree or the
-engine is known to use the first.
+The router sends its own rendering of a request to the engine's tokenizer. Two endpoints of vLLM show whether the engine
+renders the request in the same way: its renderer (`POST …/render`, since 0.30 with `--enable-scale-out`) returns the
+token ids of the request, and `POST /v1/messages/count_tokens` returns their number. If the engine has a renderer, the
+renderer's token ids are used. Otherwise the router drops each rendering with another number of tokens than the engine
+counts. It keeps the tokens of the remaining renderings only if these agree or the engine is known to use the first one.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ from fairlead_router.protocols.canonical_json import NestsTooDeeply, canonical_j
 TIMEOUT_SECONDS = 10.0
 MOST_ANSWER_BYTES = 32 * 1024 * 1024
 TEMPLATE_BYTES, BYTES_OF_BYTE = 1024 * 1024, 64
-"""Limits on the bytes of a response: a fixed allowance for the chat template, and bytes for each byte of the
-request.
+"""Limits on the bytes of a response: a fixed number for the chat template, and a number for each byte of the request.
 """
 
 NOT_OFFERED = frozenset({403, 404, 405, 501})
-"""HTTP statuses of a path that an engine does not have, or that is switched off by its flags."""
+"""HTTP statuses of an engine for a path that it does not have or that its flags switch off."""
 
 NOT_OFFERED_SECONDS = 600.0
-"""Seconds until a path that an engine does not offer is tried again: another engine may have got the address."""
+"""Seconds until the router tries a path again that an engine did not offer, because another engine may have got the
+address.
+"""
 
 _COUNTED = ("messages", "system", "tools", "tool_choice", "thinking", "output_config", "chat_template_kwargs")
-"""The fields of a `/v1/messages` body on which its number of tokens depends; `count_tokens` accepts them."""
+"""Fields of a `/v1/messages` body that determine its number of tokens and that `count_tokens` accepts."""
 
 
 class Disputed(Exception):
-    """The engine confirmed no tokenization: the number of tokens that it counted for the request differs from the
-    number of tokens in the tokenization.
-    """
+    """An exception: the engine confirms none of the router's renderings, or several whose tokens differ."""
 
 
 @value
 class PromptAnswer:
-    """The tokenized prompt. `strings` are the texts of its tokens; empty if the engine does not report them."""
+    """A tokenized prompt. `tokens`: the token ids. `strings`: the text of each token; empty if the engine does not
+    report it.
+    """
 
     question: Question
     tokens: list[int]
@@ -83,7 +84,7 @@ class Asked:
     address: str
     engine_type: str
     model: str
-    """The model's name at the engine, or the adapter's."""
+    """The name of the model or adapter at the engine."""
     path: str
     document: Mapping[str, Any]
 
@@ -95,17 +96,16 @@ class PromptQuestions:
         self._upstream = upstream
         self._now = now
         self._missing: dict[tuple[str, str], float] = {}
-        """By address and path: the time until which nothing is sent there, because the engine does not offer the
+        """By address and path: the time until which no request is sent there, because the engine does not offer the
         path.
         """
 
     async def answer(self, asked: Asked, questions: Sequence[Question], *, first_is_usual: bool) -> PromptAnswer:
-        """Return the tokens of a request from its possible renderings (`questions`): the tokens of the rendering that
-        the engine confirms. `first_is_usual`: the engine was observed to render other requests in the way of the first
-        question.
+        """Return the tokens of the rendering that the engine confirms. `questions`: the possible renderings of the
+        request. `first_is_usual`: whether the engine was observed to render other requests as in the first question.
 
         Raises UpstreamFailure if the engine fails, Disputed if it confirms no rendering or several with different
-        tokens, msgspec.MsgspecError for a response that cannot be parsed.
+        tokens, and msgspec.MsgspecError for a response that cannot be parsed.
         """
         rendered = await self._rendered(asked)
         count = await self._count(asked) if rendered is None else len(rendered)
@@ -125,8 +125,8 @@ class PromptQuestions:
         return _agreed(asked, confirmed)
 
     async def _tokenized(self, asked: Asked, question: Question, refusals: list[UpstreamFailure]) -> PromptAnswer | None:
-        """Return the engine's tokens for one rendering. If the engine refuses it, as templates refuse some orders of
-        messages, add the failure to `refusals` and return None.
+        """Return the engine's tokens for one rendering; None if the engine refuses it, because its template refuses
+        this order of messages. The refusal is added to `refusals`.
         """
         try:
             told = await self._posted(asked, "/tokenize", question.body(asked.model), _TOKENS)
@@ -141,8 +141,8 @@ class PromptQuestions:
         return PromptAnswer(question=question, tokens=told.tokens, strings=strings or ())
 
     async def _texts(self, asked: Asked, tokens: list[int]) -> list[str]:
-        """Return the text of each token, for an engine whose `/tokenize` returns only ids; empty if the engine cannot
-        give the texts.
+        """Return the text of each token, for an engine whose `/tokenize` returns only ids; empty if the engine does not
+        return the texts.
         """
         try:
             return (await self._posted(asked, "/detokenize", detokenizing(tokens, asked.model), _TEXTS)).text
@@ -150,7 +150,9 @@ class PromptQuestions:
             return []
 
     async def _rendered(self, asked: Asked) -> list[int] | None:
-        """Return the request's token ids from the engine's own renderer; None if the engine has no renderer."""
+        """Return the token ids of the request from the engine's own renderer; None if the engine has no renderer for
+        its path.
+        """
         if asked.engine_type == "sglang" or asked.path == COMPLETIONS:
             return None
         body = {**asked.document, "model": asked.model, "stream": False, "mm_payload": "none"}
@@ -159,7 +161,7 @@ class PromptQuestions:
         return None if answer is None else read_json(answer, _RENDERED).token_ids
 
     async def _count(self, asked: Asked) -> int | None:
-        """Return the engine's own count of the request's tokens; None if the engine has no endpoint for counting."""
+        """Return the engine's own count of the request's tokens; None if the engine has no endpoint for this."""
         if asked.path != MESSAGES:
             return None
         body = {"model": asked.model} | {field: asked.document[field] for field in _COUNTED if field in asked.document}
@@ -193,12 +195,12 @@ class PromptQuestions:
 
 
 def longest_answer(body: bytes) -> int:
-    """Return the maximum number of bytes of an engine's response to the body of a request to tokenize."""
+    """Return the maximum number of bytes that an engine may send in response to this body."""
     return min(MOST_ANSWER_BYTES, TEMPLATE_BYTES + BYTES_OF_BYTE * len(body))
 
 
 def _agreed(asked: Asked, confirmed: Sequence[PromptAnswer]) -> PromptAnswer:
     if confirmed and all(answer.tokens == confirmed[0].tokens for answer in confirmed):
         return confirmed[0]
-    found = f"confirms {len(confirmed)} renderings that differ" if confirmed else "makes other tokens of it than the router"
-    raise Disputed(f"{asked.address}, asked for a request to {asked.path}, {found}")
+    found = f"confirms {len(confirmed)} renderings with different tokens" if confirmed else "confirms none of the router's renderings"
+    raise Disputed(f"engine {asked.address}, asked to tokenize a request to {asked.path}, {found}")

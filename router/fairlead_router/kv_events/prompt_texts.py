@@ -1,10 +1,10 @@
-"""Turns a request's document into the texts that determine its prompt's tokens, and into a question: the body of a
-request that lets an engine tokenize these texts.
+"""Turns the document of a request into the texts that determine its prompt's tokens, and into a question: the body of a
+request by which an engine tokenizes these texts.
 
 Engines tokenize completions of one text, and chats (`POST /tokenize`). Anthropic's messages and Responses become chats
 by vLLM's own rules (`conversations`), checked against vLLM 0.32: `entrypoints/anthropic/serving.py`,
 `entrypoints/openai/responses/`, `renderers/online_renderer.py`. There is no question for a prompt with parts that
-`/tokenize` does not accept: images, a stored conversation, fields of the request's own path.
+`/tokenize` does not accept, such as images, a stored conversation, or fields that only the request's own path has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ COMPLETIONS, CHAT, MESSAGES, RESPONSES = "/v1/completions", "/v1/chat/completion
 Fields = dict[str, Any]
 
 _ASKED = ("add_generation_prompt", "continue_final_message", "add_special_tokens", "chat_template", "chat_template_kwargs", "tools")
-"""Fields besides the texts on which a prompt's tokens depend, and which `/tokenize` accepts too."""
+"""Fields, besides the texts, that determine a prompt's tokens and that `/tokenize` accepts too."""
 
 _UNASKABLE: Mapping[str, tuple[str, ...]] = {
     COMPLETIONS: ("prompt_embeds", "truncate_prompt_tokens", "suffix"),
@@ -29,7 +29,7 @@ _UNASKABLE: Mapping[str, tuple[str, ...]] = {
     MESSAGES: (),
     RESPONSES: ("previous_response_id", "conversation", "prompt", "previous_input_messages", "mm_processor_kwargs", "media_io_kwargs"),
 }
-"""Fields that change a prompt's tokens, but are not accepted by `/tokenize`, by path. There is no question for a
+"""By path: fields that change a prompt's tokens and that `/tokenize` does not accept. There is no question for a
 request with such a field.
 """
 
@@ -38,13 +38,13 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 @value
 class Rendering:
-    """The choices in vLLM's conversion of messages that depend on the model's chat template, so that a request alone
-    does not show them.
+    """The choices in vLLM's conversion of messages that depend on the model's chat template. A request does not show
+    them.
     """
 
     merge_system: bool = False
-    """Whether later system messages are merged into the first message, because the template allows no system message
-    after it.
+    """Whether later system messages are merged into the first message, because the template allows a system message
+    only at the beginning.
     """
     disabled_effort: str = "none"
     """The reasoning effort that replaces `thinking: {"type": "disabled"}`: `low` if the template does not accept
@@ -57,7 +57,7 @@ RENDERINGS = tuple(Rendering(merge_system=merge, disabled_effort=effort) for eff
 
 @value
 class Question:
-    """A request to an engine to tokenize a prompt: the prompt's texts, and the fields of the body of `POST
+    """A request to tokenize a prompt. `prompt`: the prompt's texts. `fields`: the fields of the body of `POST
     /tokenize`.
     """
 
@@ -79,13 +79,13 @@ def has_billing_line(document: Mapping[str, Any]) -> bool:
 
 
 def token_ids(path: str, document: Mapping[str, Any]) -> Sequence[int] | None:
-    """Return the prompt's token ids if the client sent token ids; None otherwise."""
+    """Return the prompt's token ids if the client sent token ids instead of text; None otherwise."""
     prompt = document.get("prompt") if path == COMPLETIONS else None
     return prompt if isinstance(prompt, list) and prompt and all(type(item) is int for item in prompt) else None
 
 
 def question(path: str, document: Mapping[str, Any], adapter: str | None = None, rendering: Rendering | None = None) -> Question | None:
-    """Return the question by which an engine tokenizes a request's prompt, for the model or an `adapter`; None if
+    """Return the question by which an engine tokenizes the prompt of a request, for the model or an `adapter`; None if
     `/tokenize` cannot express the prompt.
     """
     unaskable, salt = _UNASKABLE.get(path), document.get("cache_salt")
@@ -106,8 +106,8 @@ def question(path: str, document: Mapping[str, Any], adapter: str | None = None,
 
 
 def questions(path: str, document: Mapping[str, Any], adapter: str | None, first: Rendering) -> list[Question]:
-    """Return the question of a request for each rendering that an engine may use, beginning with the rendering `first`,
-    without duplicates.
+    """Return the questions for a request, one for each rendering that an engine may use, without duplicates. The
+    question for the rendering `first` comes first.
     """
     made: list[Question] = []
     for rendering in sorted(RENDERINGS, key=lambda rendering: rendering != first) if path == MESSAGES else (first,):
@@ -118,7 +118,7 @@ def questions(path: str, document: Mapping[str, Any], adapter: str | None, first
 
 
 def detokenizing(tokens: Sequence[int], model: str) -> bytes:
-    """Return the body of the `POST /detokenize` that asks SGLang for the text of each token."""
+    """Return the body of the request `POST /detokenize` by which SGLang returns the text of each token."""
     return orjson.dumps({"model": model, "tokens": [[token] for token in tokens], "skip_special_tokens": False})
 
 
@@ -153,8 +153,8 @@ def _as_chat(path: str, document: Mapping[str, Any], rendering: Rendering) -> Ma
 
 
 def _is_unknown_response(document: Mapping[str, Any]) -> bool:
-    """Return whether the prompt of a Responses request cannot be known, because the engine may cut its input or its
-    thoughts are encrypted.
+    """Return whether the prompt of a Responses request cannot be known, because the engine may cut off part of the
+    input, or because the input has encrypted thoughts.
     """
     items = document.get("input")
     hidden = isinstance(items, list) and any(isinstance(item, dict) and item.get("encrypted_content") for item in items)
@@ -162,7 +162,7 @@ def _is_unknown_response(document: Mapping[str, Any]) -> bool:
 
 
 def _template_arguments(chat: Mapping[str, Any]) -> Fields:
-    """Return the template's arguments. Arguments that the chat has as fields of its own take precedence, as in vLLM."""
+    """Return the arguments of the template. Fields of the chat itself take precedence, as in vLLM."""
     given = chat.get("chat_template_kwargs")
     arguments = dict(given) if isinstance(given, dict) else {}
     effort = chat.get("reasoning_effort")
@@ -174,7 +174,7 @@ def _template_arguments(chat: Mapping[str, Any]) -> Fields:
 
 
 def _message(message: object) -> Fields | None:
-    """Return a message in the form that `/tokenize` accepts; None if it has parts other than text."""
+    """Return a message in the form that `/tokenize` accepts; None if it has parts that are not text."""
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return None
@@ -193,7 +193,7 @@ def _message(message: object) -> Fields | None:
 
 
 def _unbilled(content: object) -> object:
-    """Return a system message's content as vLLM renders it: without Claude Code's billing line, which changes with
+    """Return the content of a system message as vLLM renders it: without Claude Code's billing line, which changes with
     every request.
     """
     if isinstance(content, str):
@@ -211,7 +211,8 @@ def _unbilled(content: object) -> object:
 
 
 _NOT_RENDERED = frozenset({"id", "status", "type", "cache_control", "phase"})
-"""Fields of a message that clients and the Responses protocol add to role and content, and that no template renders."""
+"""Fields of a message besides role and content that no template renders. Clients and the Responses protocol add them.
+"""
 
 
 def _part(part: object) -> dict[str, str] | None:
@@ -220,7 +221,7 @@ def _part(part: object) -> dict[str, str] | None:
 
 
 def _pieces(fields: Fields) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Return the texts of a prompt, and for each text its prefix."""
+    """Return the heads and the texts of a prompt; each text has one head."""
     if "prompt" in fields:
         return (b"",), (_encoded(fields["prompt"]),)
     messages = fields["messages"]
@@ -237,9 +238,9 @@ def _pieces(fields: Fields) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
 
 
 def _head(message: Mapping[str, Any], *, after_user: bool) -> bytes:
-    """Return everything of a message except its content, as bytes. `after_user`: whether the last user's message
-    precedes it; templates drop the thoughts of messages before the last user's message, so the tokens of a message with
-    thoughts change once another user's message follows.
+    """Return all fields of a message except its content, as bytes. `after_user`: whether the message follows the last
+    user's message. If it does, and has thoughts, the bytes are marked: templates drop its thoughts once another user's
+    message follows, which changes its tokens.
     """
     fields = {field: given for field, given in message.items() if field != "content"}
     thinks = message["role"] == "assistant" and ("reasoning" in message or "</think>" in str(message.get("content")))
@@ -247,8 +248,8 @@ def _head(message: Mapping[str, Any], *, after_user: bool) -> bytes:
 
 
 def _texts(content: object) -> Iterable[str]:
-    """Return the texts of a message's content: the content itself, or the texts of its parts. vLLM converts a text to a
-    content of one part, so the two have the same tokens.
+    """Return the texts of a message's content: the content itself, or the texts of its parts. A content that is a text
+    and a content of one part have the same tokens, because vLLM converts the first form to the second.
     """
     if isinstance(content, list) and content:
         return [part["text"] for part in content]

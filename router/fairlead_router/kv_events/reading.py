@@ -1,7 +1,7 @@
-"""Reads ZMQ sockets on the event loop, in slices so short that they delay requests imperceptibly.
+"""Reads ZMQ sockets on the event loop, in slices so short that they do not noticeably delay requests.
 
-A thread would not help: decoding and indexing hold the interpreter's lock, and the event loop would wait for it up to
-its switch interval of 5 ms. ZMQ itself receives in its own thread, without the lock.
+A thread would not help: decoding and indexing hold the interpreter's lock, and the event loop would wait for the lock
+for up to the switch interval of 5 ms. ZMQ itself receives in its own thread, without the lock.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ class Readable(Protocol):
     """An object that reads sockets in the slices of a `SlicedReader`."""
 
     def read(self, until: float) -> bool:
-        """Read received messages, at most until this value of `time.perf_counter`. Return whether there may be more to
+        """Read received messages until `until`, a value of `time.perf_counter`. Return whether there may be more to
         read.
         """
 
     def give_up(self) -> None:
-        """Stop reading after a failure that is a bug of the router."""
+        """Stop reading permanently, because a bug of the router has made a read fail."""
 
 
 class SlicedReader:
@@ -42,7 +42,7 @@ class SlicedReader:
         self._scheduled = False
 
     def watch(self, socket: Socket, readable: Readable) -> None:
-        """Let the readable read whenever data arrives at this socket."""
+        """Call `readable` to read whenever data arrives at this socket."""
         self._loop.add_reader(_descriptor(socket), self.wake, readable)
         self.wake(readable)  # what came before is not told: a ZMQ socket tells changes only
 
@@ -51,7 +51,7 @@ class SlicedReader:
         self._loop.remove_reader(_descriptor(socket))
 
     def wake(self, readable: Readable) -> None:
-        """Let the readable read in one of the next slices."""
+        """Call `readable` to read in one of the next slices."""
         if readable not in self._ready:
             self._ready.append(readable)
         if not self._scheduled:
@@ -59,7 +59,7 @@ class SlicedReader:
             self._loop.call_soon(self._slice)
 
     def _slice(self) -> None:
-        """Let all readables with data read for one slice of time; then the loop serves requests before the next
+        """Let the readables with data read for one slice of time. Then the event loop serves requests before the next
         slice.
         """
         self._scheduled = False

@@ -1,12 +1,12 @@
-"""Finds the endpoints at which an engine publishes KV events, from the engine's report.
+"""Finds the endpoints at which an engine publishes KV events, in the engine's own report.
 
 vLLM's versions respond to `GET /kv_event_sources` in three forms: an object keyed by data-parallel rank, a list of
-ranks, and that list under `sources`. SGLang reports the ports of rank 0 under `kv_events` of `GET /server_info`; the
-port of another rank is higher by the rank's index. That response also has the number of ranks, with events or without,
-and whether the engine follows requests' priorities.
+ranks, or an object with such a list under `sources`. SGLang reports the ports of rank 0 under `kv_events` of `GET
+/server_info`; the port of another rank is the port of rank 0 plus the rank's index. That response also has the number
+of ranks, even if the engine sends no events, and whether the engine follows requests' priorities.
 
-The report makes a router open sockets, so it is bounded: in the number of sources, and to the engine's own host unless
-a setting (`Hosts`) names other hosts.
+A router opens sockets according to the report, so the report is bounded. The number of sources is limited, and the
+endpoints must be at the engine's own host or at a host that a setting (`Hosts`) names.
 """
 
 import re
@@ -33,23 +33,25 @@ _MOST_FAULTS = 3
 
 
 class SourcesUnreadable(Exception):
-    """The response names no endpoints; the message says why it cannot be used."""
+    """An exception: the response does not say at which endpoints the engine publishes. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSource:
-    """The source of one rank's events, with the endpoints to which a subscriber connects."""
+    """The source of one rank's events, with its endpoints."""
 
     rank: int
     endpoint: str
     replay_endpoint: str | None
     topic: str
     connects: bool = False
-    """Whether the engine connects to this endpoint of a router, instead of listening at an endpoint of its own."""
+    """Whether the engine connects to `endpoint`, which then belongs to a router, instead of listening there."""
 
 
 class ToldSources(NamedTuple):
-    """The usable sources that an engine reports, by rank, and a message about the unusable ones."""
+    """The usable sources that an engine reports, in the order of their ranks, and a message about unusable sources
+    (empty if there are none).
+    """
 
     sources: tuple[EventSource, ...] = ()
     faults: str = ""
@@ -106,8 +108,8 @@ def read_ranks(answer: bytes, engine_type: str) -> tuple[int, ...]:
 
 
 def priority_fault(answer: bytes, engine_type: str) -> str | None:
-    """Return the reason why the engine does not serve the highest priority first, from its response at `sources_path`;
-    None if it does, or if the response does not say. Raises SourcesUnreadable.
+    """Return the reason why the engine does not serve the highest priority first; None if it does, or if its response
+    at `sources_path` does not say. Raises SourcesUnreadable.
     """
     if sources_path(engine_type) != _SGLANG_PATH:
         return None
@@ -123,9 +125,9 @@ _OWN_HOST_ONLY = Hosts()
 
 
 def read_sources(answer: bytes, engine_type: str, address: str, hosts: Hosts = _OWN_HOST_ONLY) -> ToldSources:
-    """Return the sources of the engine at `address` (host:port); empty if the engine publishes nothing.
+    """Return the sources of the engine at `address` (host:port). It has no sources if the engine publishes nothing.
 
-    For an endpoint bound to all addresses, the source has the same port at the engine's own host. Raises
+    If an endpoint is bound to all addresses, the source has the same port at the engine's own host. Raises
     SourcesUnreadable.
     """
     host = address.rpartition(":")[0]
@@ -142,14 +144,14 @@ def read_sources(answer: bytes, engine_type: str, address: str, hosts: Hosts = _
 
 
 class _Place(NamedTuple):
-    """An engine's own host, and the other hosts at which the engine may have endpoints."""
+    """An engine's own host, and the other hosts at which its endpoints may be."""
 
     host: str
     hosts: Hosts
 
     def reached(self, endpoint: str) -> str | None:
-        """Return the endpoint to which a subscriber connects; None if its host is not allowed for the engine. Raises
-        SourcesUnreadable.
+        """Return the endpoint to which a subscriber connects; None if the endpoint's host is not allowed for this
+        engine. Raises SourcesUnreadable.
         """
         matched = _ENDPOINT.fullmatch(endpoint)
         if matched is None or not 0 < int(matched["port"]) < 65536:
@@ -182,7 +184,9 @@ def _server_info(answer: bytes) -> _ServerInfo:
     try:
         return decode_json(answer, _SERVER_INFO, deepest=PAGE_LEVELS)
     except msgspec.MsgspecError as error:
-        raise SourcesUnreadable(f"{_SGLANG_PATH} answered what names no sources: {shown(str(error))}") from None
+        raise SourcesUnreadable(
+            f"{_SGLANG_PATH} answered with a document that does not describe sources of KV events: {shown(str(error))}"
+        ) from None
 
 
 def _of_server_info(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
@@ -204,11 +208,13 @@ def _of_server_info(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
 
 
 def _told(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
-    """Return the response's report about each rank, and messages about its impossible values."""
+    """Return the report about each rank, by rank index, and a message per impossible rank. Raises SourcesUnreadable."""
     try:
         listed = _listed(answer)
     except msgspec.MsgspecError as error:
-        raise SourcesUnreadable(f"{_VLLM_PATH} answered what names no sources: {shown(str(error))}") from None
+        raise SourcesUnreadable(
+            f"{_VLLM_PATH} answered with a document that does not describe sources of KV events: {shown(str(error))}"
+        ) from None
     named = {place if one.data_parallel_rank is None else one.data_parallel_rank: one for place, one in enumerate(listed)}
     faults = [RANK.words("a rank", rank) for rank in named if not RANK.holds(rank)]
     return {rank: one for rank, one in named.items() if RANK.holds(rank)}, faults

@@ -1,8 +1,8 @@
-"""One source of KV events: takes batches from its sockets, in the order of their sequence numbers, into its pool's
-index.
+"""Follows one source of KV events: takes batches from its sockets into the pool's index, in the order of their sequence
+numbers.
 
 Nothing in this module waits. Data is read in slices (`Subscription.read`), so that a burst of events delays no request.
-A lost batch is requested from the engine's replay socket; a batch that cannot be replayed makes the index less
+A lost batch is requested from the engine's replay socket. A batch that cannot be replayed makes the index less
 accurate.
 """
 
@@ -23,39 +23,41 @@ from fairlead_router.kv_events.sources import EventSource
 from fairlead_router.kv_events.wire import BatchUnreadable, WireBatch, decode, in_parts
 
 REPLAY_SECONDS = 2.0
-"""Seconds without a message of a requested replay after which the router requests the replay again."""
+"""Seconds without a message of a requested replay after which the router repeats its request."""
 
 MOST_TRIES = 3
-"""Number of replay requests without a response after which an engine that still publishes events counts as unable to
-replay.
+"""Maximum number of requests for a replay without a response. After that, the router goes on without the missing
+batches, if later batches wait.
 """
 
 MOST_BATCHES_WAITING = 5_000
 MOST_MESSAGES_WAITING = 10_000
 MOST_MESSAGES_RECEIVED = 8
-"""Number of messages that ZMQ buffers for a source before it stops reading; each may have the maximum size. Further
+"""Number of messages of a source, each of up to the maximum size, that ZMQ buffers before it stops reading. Further
 messages wait at the engine.
 """
 
 BLOCKS_AT_ONCE = 512
-"""A batch of more blocks than this is added to the index in parts; the event loop runs between the parts."""
+"""Maximum number of blocks that are added to the index at once. A batch with more blocks is divided into parts, and the
+event loop serves requests between the parts.
+"""
 
 MOST_BYTES_A_SECOND = 64 * 1024 * 1024
-"""Maximum number of bytes per second that are added to the index, which is more than a router can process; the excess
-is read and discarded.
+"""Maximum number of bytes per second that are added to the index. This is more than a router can process. Further bytes
+are read and discarded.
 """
 
 ASKS_AT_ONCE = 16
-"""Maximum number of replay requests for one source in a burst; after the burst, one per second."""
+"""Maximum number of requests for replays of one source in a burst; after that, one request per second."""
 
 REST_AFTER_SECONDS = 30.0
 """Seconds after which a source that cannot be reached rests: its sockets are closed for a while. A source that sends
-too much rests too.
+too many bytes rests at once.
 """
 
 FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 10.0, 300.0
-"""Seconds of the first and of the longest rest. Each rest is twice as long as the previous rest, until the source has
-been reached.
+"""Seconds of the first and of the longest rest of a source. Each rest is twice as long as the rest before it, until the
+source is reached again.
 """
 
 _RECONNECT_MS, _LONGEST_RECONNECT_MS = 100, 1_000
@@ -63,18 +65,18 @@ _LAST = (-1).to_bytes(8, "big", signed=True)
 _CONNECTION_EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 _NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)  # as numbers: an enum's members cost more
 _CLEARED = object()
-"""A mark between batches: the source no longer holds the blocks of the batches before it."""
+"""A mark in the queue of batches: here the source drops the blocks of all earlier batches."""
 
 
 class Subscription:
-    """Follows one source; `reader` calls its `read`.
+    """Follows one source. `reader` calls `read` when data has arrived.
 
-    `changed` is called when `is_settled` or the source's block size changes. `now` is the router's clock in Unix
+    `changed` is called when `is_settled` or the source's block size has changed. `now` is the router's clock in Unix
     seconds.
     """
 
     rests_when_away = True
-    """Whether the subscription rests while its source cannot be reached."""
+    """Whether the source rests while it cannot be reached."""
 
     def __init__(
         self,
@@ -91,7 +93,9 @@ class Subscription:
         self.events = 0
         self.unreadable = 0
         self.lag_seconds: float | None = None
-        """Age in seconds of the newest batch on arrival: the router's clock minus the engine's time of the batch."""
+        """Age in seconds of the newest batch on its arrival: the router's clock minus the time that the engine wrote
+        into the batch. None before the first batch.
+        """
         self.connected = False
         self._context = context
         self._caches = caches
@@ -100,7 +104,7 @@ class Subscription:
         self._changed = changed
         self._tracker = self._new_tracker()
         self._heard_out = False
-        """Whether a replay has ended on this connection. An engine that has sent nothing by then holds no blocks."""
+        """Whether a replay has ended on this connection. If an engine has sent no batch by then, it holds no blocks."""
         self._unapplied: deque[WireBatch | object] = deque()
         self._replay: Socket | None = None
         self._replay_due = 0.0
@@ -108,24 +112,24 @@ class Subscription:
         self._closed = False
         self._asks = ASKS_AT_ONCE
         self._bytes = 0
-        """Bytes that arrived since the last `check_replay`."""
+        """Number of bytes that arrived since the last `check_replay`."""
         self._waiting_bytes = 0
-        """Bytes of buffered batches that arrived before an earlier, missing batch."""
+        """Number of bytes of batches that wait for a missing earlier batch."""
         self.floods = 0
         """Number of seconds in which events arrived faster than MOST_BYTES_A_SECOND."""
         self._away_since = now()
-        """The time since which the source cannot be reached."""
+        """The time of the last check at which the source could be reached."""
         self._rest_until = 0.0
         self._rest_seconds = FIRST_REST_SECONDS
         self._known: tuple[bool, int | None] = (False, None)
-        """Whether the source was settled, and its block size, at the last call of `changed`."""
+        """The values at the last call of `changed`: whether the source was settled, and its block size."""
         self._open()
 
     def _new_tracker(self) -> SequenceTracker[WireBatch]:
         return SequenceTracker(can_replay=self.told.replay_endpoint is not None, most_waiting=MOST_BATCHES_WAITING)
 
     def _open(self) -> None:
-        """Open the sockets that receive the source's events. Raises zmq.ZMQError, and leaves nothing open then."""
+        """Open the sockets that receive the source's events. Raises zmq.ZMQError, and then leaves no socket open."""
         self._live = self._opened(zmq.SUB)
         try:
             self._live.subscribe(self.told.topic)
@@ -147,7 +151,7 @@ class Subscription:
 
     @property
     def state(self) -> SourceState:
-        """The state of the source: how far its events can be trusted."""
+        """The state of the source, which says how complete its events are."""
         return self._tracker.state
 
     @property
@@ -162,7 +166,7 @@ class Subscription:
         return self.state in (SourceState.CURRENT, SourceState.INCOMPLETE) or (self.state is SourceState.WAITING and self._heard_out)
 
     def read(self, until: float) -> bool:
-        """Read received messages, at most until this value of `time.perf_counter`. Return whether there may be more to
+        """Read received messages until `until`, a value of `time.perf_counter`. Return whether there may be more to
         read.
         """
         while perf_counter() < until and not self._closed and not self.rests:
@@ -180,7 +184,7 @@ class Subscription:
         return self._rest_until > 0.0
 
     def wake(self) -> None:
-        """Open the source again after a pause, because the engine may respond again."""
+        """End a rest of the source: open its sockets again, because the engine may respond again."""
         if not self.rests or self._closed:
             return
         try:
@@ -191,7 +195,7 @@ class Subscription:
             self._rest_until, self._away_since = 0.0, self._now()
 
     def _look_after(self, now: float) -> None:
-        """Begin or end a rest of the source if it is time. Runs about once a second."""
+        """Begin or end a rest of the source if its time has come. Runs about once a second."""
         flooded, self._bytes = self._bytes > MOST_BYTES_A_SECOND, 0
         self._asks = min(ASKS_AT_ONCE, self._asks + 1)
         self.floods += flooded
@@ -206,7 +210,7 @@ class Subscription:
             self._rest(now)
 
     def _forget(self) -> None:
-        """Forget all blocks of the source, as if its engine had restarted."""
+        """Drop all blocks of the source, as after a restart of its engine."""
         counts = self._tracker.counts
         self._tracker = self._new_tracker()
         self._tracker.counts = counts
@@ -232,12 +236,12 @@ class Subscription:
             self._end_replay()
 
     def give_up(self) -> None:
-        """Stop following this source."""
+        """Stop following this source permanently."""
         self.close()
         self._changed()
 
     def close(self) -> None:
-        """Close the sockets. The index keeps the source's blocks until they are removed there."""
+        """Close the sockets. The source's blocks stay in the index until the caller removes them."""
         if self._closed:
             return
         self._closed = True
@@ -248,11 +252,11 @@ class Subscription:
     # ── what arrives ──
 
     def _take_live(self) -> bool:
-        """Read one message: topic, sequence number, batch. It reads frame by frame, because `recv_multipart` takes
-        three times as long.
+        """Read one message of three frames: topic, sequence number, batch. Return False if no message has arrived. It
+        reads frame by frame, because `recv_multipart` takes three times as long.
 
-        A message with too few frames takes frames of the next message, whose batch is then missing and requested as a
-        replay.
+        If a message has too few frames, frames of the next message are taken for the missing ones. The batch of the
+        next message is then missing and is requested as a replay.
         """
         live = self._live
         try:
@@ -355,8 +359,9 @@ class Subscription:
             self._note_state()
 
     def _ask(self, begin: int) -> None:
-        """Request a replay from this sequence number on a new socket, so that a late response to an earlier request is
-        not taken for this one's. A source that has caused too many requests waits until the next second.
+        """Request a replay from this sequence number. Each request has a new socket, so that a late response to an
+        earlier request is not taken for its response. If the source has caused too many requests, the request waits for
+        the next second.
         """
         assert self.told.replay_endpoint is not None
         if self._asks <= 0 and self._replay is not None:

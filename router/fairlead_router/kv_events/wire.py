@@ -1,8 +1,8 @@
 """Decodes batches of KV events as engines send them: msgpack, in the encodings of vLLM from 0.9 on and of SGLang.
 
 A batch is an array `[stamp, events, rank]`; the newest engines send a map. An event is a map whose `type` is the
-event's name; older engines send an array that begins with the name and leaves out defaults at its end. Unknown fields
-and events, which later engines may add, are skipped.
+event's name; older engines send an array that begins with the name and may omit defaults at its end. Unknown fields and
+events, which later engines may add, are skipped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 class BatchUnreadable(Exception):
-    """The bytes are not a batch of KV events; the message names the fault."""
+    """An exception: the bytes are not a batch of KV events. The message names the fault."""
 
 
 class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False):
@@ -41,12 +41,12 @@ class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False)
 
     @property
     def cache_salt(self) -> str | None:
-        """The cache salt; only events encoded as maps have it."""
+        """The cache salt of the blocks; None if there is none. Only events encoded as maps have it."""
         return None
 
     @property
     def locality(self) -> str | None:
-        """The owner of the storage medium; only events encoded as maps have it."""
+        """The owner of the storage medium; None if it is not given. Only events encoded as maps have it."""
         return None
 
 
@@ -60,7 +60,7 @@ class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=Fals
 
     @property
     def locality(self) -> str | None:
-        """The owner of the storage medium; only events encoded as maps have it."""
+        """The owner of the storage medium; None if it is not given. Only events encoded as maps have it."""
         return None
 
 
@@ -94,8 +94,8 @@ _ArrayEvent = _StoredArray | _RemovedArray | _ClearedArray
 
 
 class WireBatch(msgspec.Struct, array_like=True, gc=False):
-    """A batch: its time by the engine's clock in seconds, its events in order, and the data-parallel rank
-    that sent it.
+    """A batch of events. `ts`: its time in seconds by the engine's clock. `events`: its events in order.
+    `data_parallel_rank`: the rank that sent it.
     """
 
     ts: float
@@ -153,11 +153,11 @@ def decode(payload: bytes) -> WireBatch:
 
 
 def in_parts(events: Sequence[WireEvent], most_blocks: int) -> list[Sequence[WireEvent]]:
-    """Return the events in order, in parts of at most `most_blocks` blocks; at least one part. An event without blocks
-    counts as one block.
+    """Return the events in order, divided into parts of at most `most_blocks` blocks; at least one part. An event
+    without blocks counts as one block.
 
-    An event with more blocks is divided into several events with the same meaning; the parent of each block is the
-    block before it.
+    An event with more than `most_blocks` blocks is divided into several events with the same meaning. The parent of
+    each of these events is the last block of the event before it.
     """
     if len(events) <= most_blocks and sum(map(_blocks, events)) <= most_blocks:
         return [events]
@@ -217,7 +217,7 @@ def _decoded(payload: bytes) -> WireBatch:
 
 
 def _decode_slowly(payload: bytes) -> WireBatch:
-    """Decode event by event: for batches that mix encodings or have event types of a newer engine."""
+    """Decode a batch event by event, because it mixes encodings or has event types of a newer engine."""
     try:
         batch = _MAP_BATCH.decode(payload) if _is_map(payload) else _ANYTHING.decode(payload)
         events = [event for raw in batch.events if (event := _event(raw)) is not None]
@@ -227,7 +227,7 @@ def _decode_slowly(payload: bytes) -> WireBatch:
 
 
 def _event(raw: msgspec.Raw) -> WireEvent | None:
-    """Return the event; None if its type is unknown."""
+    """Return the decoded event; None if its type is unknown."""
     if _is_map(bytes(raw)):
         return _MAP_EVENT.decode(raw) if _EVENT_NAME.decode(raw).type in _KNOWN else None
     items = _EVENT_ITEMS.decode(raw)
@@ -235,7 +235,7 @@ def _event(raw: msgspec.Raw) -> WireEvent | None:
 
 
 def _is_map(encoded: bytes) -> bool:
-    """Return whether the bytes are a msgpack map, by the first byte: 0x80 to 0x8f for small maps, 0xde and 0xdf for
-    larger maps.
+    """Return whether the bytes are a msgpack map. The first byte of a small map is 0x80 to 0x8f, that of a larger map
+    0xde or 0xdf.
     """
     return b"\x80" <= encoded[:1] < b"\x90" or encoded[:1] in (b"\xde", b"\xdf")

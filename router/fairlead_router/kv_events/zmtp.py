@@ -1,8 +1,8 @@
 """The part of ZeroMQ's wire protocol that a publisher speaks to a subscriber (ZMTP 3.0, RFC 23, no authentication).
 
-ZeroMQ's own sockets cannot be limited: a peer that reaches the port can open any number of connections, and ten
-thousand messages of any size can be buffered for each. This module parses a connection's bytes into messages within
-limits, however the bytes are split on arrival.
+ZeroMQ's own sockets cannot be limited: a peer that reaches the port can open any number of connections, and each
+connection can have ten thousand buffered messages of any size. This module parses the bytes of a connection into
+messages within limits, however the bytes are split on arrival.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ GREETING_BYTES = 64
 MOST_FRAMES = 8
 """Maximum number of frames of one message; a batch of KV events has three."""
 COMMAND_BYTES = 1024
-"""Maximum number of bytes of a ZMTP command, which has names and properties of a socket."""
+"""Maximum number of bytes of a ZMTP command, which carries a name and the properties of a socket."""
 MORE, LONG, COMMAND = 1, 2, 4
 
 _LENGTH = Struct(">Q")
@@ -23,7 +23,7 @@ _NULL = b"NULL".ljust(20, b"\0")
 
 
 class NotZmtp(Exception):
-    """The bytes are not a publisher's, or exceed a limit."""
+    """An exception: the bytes are not the bytes of a publisher, or exceed a limit."""
 
 
 def command(name: bytes, rest: bytes = b"") -> bytes:
@@ -37,14 +37,14 @@ def _property(name: bytes, value: bytes) -> bytes:
 
 
 OPENING = _SIGNATURE + b"\x03\x00" + _NULL + bytes(32) + command(b"READY", _property(b"Socket-Type", b"SUB"))
-"""All bytes that a subscriber sends before it has received anything from its peer."""
+"""The bytes that a subscriber sends before it has received anything from its peer."""
 SUBSCRIPTION = b"\x00\x01\x01"
 """The message that subscribes to every topic."""
 
 
 class PublisherReader:
-    """Parses a publisher's bytes into messages: topic, sequence number and batch. `answer` has the bytes to send to it
-    next.
+    """Parses the bytes of a publisher into messages of topic, sequence number and batch. `answer` has the bytes to send
+    to the publisher next.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class PublisherReader:
         return len(self._buffer) + self._frames_bytes
 
     def feed(self, data: bytes) -> Iterator[list[bytes]]:
-        """Yield the messages that these bytes complete. Raises NotZmtp."""
+        """Yield the messages that are complete with these bytes. Raises NotZmtp."""
         self._buffer += data
         if not self._greeted and not self._greet():
             return
@@ -81,7 +81,7 @@ class PublisherReader:
     def _greet(self) -> bool:
         greeting = self._buffer
         if greeting[:1] != b"\xff"[: len(greeting)] or (len(greeting) > 9 and not greeting[9] & 1):
-            raise NotZmtp("no greeting of ZeroMQ")
+            raise NotZmtp("it did not begin with the greeting of ZeroMQ")
         if len(greeting) < GREETING_BYTES:
             return False
         if greeting[10] < 3 or greeting[12:32] != _NULL:
@@ -91,7 +91,9 @@ class PublisherReader:
         return True
 
     def _frame(self, place: int) -> tuple[int, int, int] | None:
-        """Return flags, begin and end of the frame at this position; None if it has not fully arrived."""
+        """Return the flags, the start and the end of the frame at this position; None if the frame has not fully
+        arrived. Raises NotZmtp.
+        """
         buffer = self._buffer
         if len(buffer) - place < 2:
             return None
@@ -103,7 +105,7 @@ class PublisherReader:
             return None
         size = _LENGTH.unpack_from(buffer, place + 1)[0] if flags & LONG else buffer[place + 1]
         if size > (COMMAND_BYTES if flags & COMMAND or not self.is_ready else MESSAGE_BYTES - self._frames_bytes):
-            raise NotZmtp("more than a message may have")
+            raise NotZmtp(f"a frame of {size} bytes, which is more than allowed")
         end = place + head + size
         return (flags, place + head, end) if len(buffer) >= end else None
 
@@ -120,13 +122,13 @@ class PublisherReader:
             raise NotZmtp("it refused the connection")
 
     def _add(self, flags: int, body: bytes) -> list[bytes] | None:
-        """Add a frame to the current message; return the message if the frame completes it."""
+        """Add a frame to the current message. Return the message if this frame completes it; None otherwise."""
         if not self.is_ready:
-            raise NotZmtp("a message before it said what it is")
+            raise NotZmtp("a message before the handshake was complete")
         self._frames.append(body)
         self._frames_bytes += len(body)
         if len(self._frames) > MOST_FRAMES:
-            raise NotZmtp("more frames than a message may have")
+            raise NotZmtp(f"a message of more than {MOST_FRAMES} frames")
         if flags & MORE:
             return None
         message, self._frames, self._frames_bytes = self._frames, [], 0

@@ -1,8 +1,8 @@
 """Every way in which a request for a pool's engines can end, and its consequences.
 
-A pool ends requests and charges keys by this one table, which docs/gateway.md prints. A client that sent work to an
-engine is charged, even if it does not wait for the response. A client that got nothing because an engine or the pool
-failed is not charged.
+Pools count the ends of requests and charge keys according to this table, which docs/gateway.md prints. A client whose
+request was sent to an engine is charged, even if the client does not wait for the response. A client that got nothing
+because an engine or the pool failed is not charged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Ending(Enum):
-    """The end of a pool's request. A request ends once: the first ending counts."""
+    """The way in which a request to a pool ends. A request ends once: its first ending counts."""
 
     __hash__ = object.__hash__  # members are looked up for each request, and an enum's own way is written in Python
 
@@ -31,7 +31,9 @@ class Ending(Enum):
 
 
 class Charged(Enum):
-    """The number of tokens that a request's key is charged, by the engine's count or, without one, by the router's."""
+    """The tokens that the key of a request is charged, as counted by the engine or, if the engine reports no count, by
+    the router.
+    """
 
     NOTHING = "nothing"
     PROMPT = "prompt"

@@ -1,4 +1,4 @@
-"""Metrics by instance: the requests that this router has sent to the instance, and the last report of its engine."""
+"""Metrics of each instance: the requests that this router has sent to it, and the last report of its engine."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ class InstanceReading:
         self.engine = EngineFigures() if engine is None else engine
         """The metrics that the engine last reported."""
         self.ranks = ranks
-        """The metrics of each of the instance's data-parallel ranks, if it has several."""
+        """By rank index: the metrics of each data-parallel rank; empty for an instance without several ranks."""
         self.lives = lives
-        """The progress of each rank, keyed by rank index; the key is None for an engine without ranks."""
+        """By rank index: the progress of each rank. The key is None for an engine without ranks."""
 
 
 def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
-    """Yield gauges by pool and instance. An engine with several ranks has one sample for each rank index of
-    `X-Data-Parallel-Rank`. The gauge of an engine's progress shows its worst rank.
+    """Yield the gauges of each pool and instance. An engine with several ranks also has a sample for each rank index of
+    `X-Data-Parallel-Rank`. The gauge of an engine's progress shows the rank in the worst state.
     """
     in_flight = GaugeMetricFamily(
         "fairlead_router_in_flight",
-        "Requests that this router has queued for or sent to an instance and that are not finished; those for which it only decides"
-        " count at the router that has them.",
+        "Unfinished requests that this router has queued for an instance or sent to it. A request of another router, for which this router"
+        " only decides, counts at that other router.",
         labels=["pool", "instance"],
     )
     waiting = GaugeMetricFamily(
         "fairlead_router_waiting",
-        "Requests queued in this router for an instance, also those of other routers for which it decides.",
+        "Requests queued in this router for an instance, including requests of other routers for which it decides.",
         labels=["pool", "instance"],
     )
     usage = GaugeMetricFamily(
@@ -81,7 +81,7 @@ def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
     )
     allowed = GaugeMetricFamily(
         "fairlead_router_engine_allowed_still_seconds",
-        "Seconds without progress, by the engine's own steps, after which it counts as stalled.",
+        "Seconds without progress after which the engine counts as stalled; derived from the duration of its steps.",
         labels=["pool", "instance"],
     )
     rank_requests = GaugeMetricFamily(

@@ -1,7 +1,7 @@
 """Prometheus metrics of the router, `fairlead_router_*`.
 
-The text is only made when the page is scraped. Labels are bounded: pools and instances come from routing tables,
-everything else from enums. No session name, model name or header that a client chose becomes a label.
+The page's text is made only when the page is scraped. The values of labels are bounded: pools and instances come from
+routing tables, all other values from enums. No session name, model name or header that a client chose becomes a label.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class RouterMetrics(Collector):
         self.readings: list[InstanceReading] = []
         self.pool_readings: list[PoolReading] = []
         self.event_readings: Callable[[], Mapping[tuple[str, str], Sequence[EventReading]]] = dict
-        """Returns the state of each instance's KV events, by pool and instance."""
+        """A function that returns the state of the KV events of each instance, by pool and instance."""
         self.unknown_kv_events: Callable[[], int] = int
-        """Returns the number of messages at the central port for KV events whose topic does not belong to a followed
-        instance.
+        """A function that returns the number of messages at the central port for KV events whose topic belongs to no
+        followed instance.
         """
         self.learning_reports: Callable[[], Mapping[str, LearningReport]] = dict
-        """Returns the reports of learning policies, by pool."""
+        """A function that returns the reports of learning policies, by pool."""
         self.training = TrainingCounters()
         self.client_errors: Counter[str] = Counter()
         self.key_refusals: Counter[str] = Counter()
@@ -62,11 +62,11 @@ class RouterMetrics(Collector):
         self.asking_routers = 0
         self.asked_pools = 0
         self.body_bytes: Callable[[], int] = int
-        """Returns the bytes of memory that the bodies of requests in flight take."""
+        """A function that returns the bytes of memory that the bodies of requests in flight take."""
         self.picker_streams: Callable[[], int] = int
-        """Returns the number of requests in flight at the endpoint picker."""
+        """A function that returns the number of requests in flight at the endpoint picker."""
         self.spans: Callable[[], Mapping[str, int]] = dict
-        """Returns the number of trace spans by outcome; empty where no spans are exported."""
+        """A function that returns the number of trace spans by outcome; empty if no spans are exported."""
         self.lost_routers = 0
         self.stream_reconnects = 0
         self.tables_refused = 0
@@ -75,7 +75,7 @@ class RouterMetrics(Collector):
         self.accounting_errors = 0
 
     def pool(self, name: str) -> PoolCounters:
-        """Return the counters of a pool; the first call makes them."""
+        """Return the counters of a pool; make them at the first call."""
         counters = self.pools.get(name)
         if counters is None:
             counters = self.pools[name] = PoolCounters()
@@ -134,7 +134,7 @@ class RouterMetrics(Collector):
             ("stream_reconnects", "Times the table stream was opened again.", self.stream_reconnects),
             ("tables_refused", "Routing tables that could not be used; the previous table stayed in force.", self.tables_refused),
             ("engine_scrape_errors", "Failed readings of engine metrics.", self.scrape_errors),
-            ("lost_routers", "Other routers that could be asked and have gone, or no longer answered.", self.lost_routers),
+            ("lost_routers", "Other routers that this router was connected to and that left or stopped responding.", self.lost_routers),
             ("upstream_connections", "Connections opened to engines.", self.upstream_connections),
             (
                 "accounting_errors",
@@ -153,11 +153,11 @@ class RouterMetrics(Collector):
                 "Live routers as last reported by the control API, this one included; before its first report, the number from before the restart, or 1.",
                 self.live_routers,
             ),
-            ("met_routers", "Other routers that this one is connected to and could ask.", self.met_routers),
+            ("met_routers", "Other routers that are connected to this router and respond.", self.met_routers),
             ("asking_routers", "Other routers for which this one decides, in at least one pool.", self.asking_routers),
             ("body_bytes", "Memory that the bodies of all requests in progress take (FAIRLEAD_BODY_MEMORY_BYTES).", self.body_bytes()),
             ("picker_streams", "Requests of proxies at the endpoint picker whose streams are open.", self.picker_streams()),
-            ("asked_pools", "Pools for which this router asks another one to decide.", self.asked_pools),
+            ("asked_pools", "Pools for which this router lets another router decide.", self.asked_pools),
             ("control_plane_connected", "1 while the table stream is open and alive.", self.control_plane_connected),
         )
         for name, text, gauge in gauges:

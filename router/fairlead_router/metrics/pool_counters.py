@@ -19,11 +19,13 @@ _DECODE_ONLY: Final = DecisionReason.DECODE_ONLY
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 MOST_TOKENS = 2**24
-"""More tokens than any model's context length has; a larger reported count is impossible."""
+"""Maximum plausible number of tokens of a request, which is more than any model's context length. A larger reported
+number is impossible.
+"""
 
 
 class Distribution:
-    """A histogram of durations in seconds, with the bounds BUCKETS."""
+    """A histogram of durations in seconds, with the bounds in BUCKETS."""
 
     __slots__ = ("counts", "total")
 
@@ -109,17 +111,17 @@ class PoolCounters:
         self.retries = 0
         self.upstream_errors: Counter[str] = Counter()
         self.carried: Counter[str] = Counter()
-        """Number of responses that another instance continued, by the reason why they broke off."""
+        """Number of broken-off responses that another instance continued, by the reason why they broke off."""
         self.uncarried: Counter[str] = Counter()
-        """Number of responses that broke off and were not continued, by reason."""
+        """Number of broken-off responses that were not continued, by the obstacle."""
         self.recomputed_tokens = 0
         self.handed_over: Counter[str] = Counter()
-        """Number of sessions whose instance is leaving, by whether another instance has computed their prompts in
-        advance.
+        """Number of sessions whose instance leaves and whose prompts another instance was asked to compute in advance,
+        by outcome (`warmed` or `failed`).
         """
         self.handed_over_tokens = 0
         self.carrying = Distribution()
-        """Seconds from the moment when a response broke off to its next piece from another instance."""
+        """Seconds from the moment at which a response broke off to its next piece from another instance."""
         self.prompt_tokens = 0
         self.hit_tokens = 0
         self.output_tokens = 0
@@ -131,11 +133,11 @@ class PoolCounters:
         self.unfetched = 0
         self.unkept_decisions = 0
         self.beliefs: defaultdict[tuple[str, str], Belief] = defaultdict(Belief)
-        """Predicted against reported cached tokens, by instance and the basis of the prediction: `events`, `expected`
-        or `history`.
+        """Predicted and reported cached tokens, by instance and by the basis of the prediction: `events`, `expected` or
+        `history`.
         """
         self.known_prompts: Counter[str] = Counter()
-        """Number of requests to a pool with KV events, by how much of the prompt's tokens was known on arrival."""
+        """Number of requests to a pool with KV events, by the part of the prompt's tokens that was known on arrival."""
         self.tokenizing: Counter[str] = Counter()
         """Number of prompts that engines were asked to tokenize, by outcome."""
         self.transfers: Counter[str] = Counter()
@@ -162,7 +164,9 @@ class PoolCounters:
                 pass
 
     def plausible(self, tokens: int | None) -> int | None:
-        """Return the token count that an engine reported; if it is impossible, count that and return None."""
+        """Return the token count that an engine reported. If the count is impossible, return None and add one to
+        `implausible_usages`.
+        """
         if tokens is None or 0 <= tokens <= MOST_TOKENS:
             return tokens
         self.implausible_usages += 1
@@ -176,16 +180,16 @@ class PoolCounters:
             self.transferring.observe(transfer.seconds)
 
     def count_decode_only(self, dispatch: Dispatch) -> None:
-        """Count a dispatched request if a decode instance computes its prompt too."""
+        """Count a dispatched request if a decode instance also computes its prompt."""
         if dispatch.reason is _DECODE_ONLY:
             self.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
 
     def compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
-        """Count the difference between the cached tokens that the router predicted for the instance and the cached
-        tokens that the engine reported.
+        """Count the difference between the cached tokens that the router predicted and the cached tokens that the
+        engine reported.
 
-        Skips a prompt that another instance computed, or for which another instance sent KV blocks: the engine then
-        reports the received blocks as cached.
+        Skips a prompt that another instance computed, or for which another instance sent KV blocks, because the engine
+        then reports the received blocks as cached.
         """
         if dispatch.decode is None and not dispatch.transfer_tokens:
             basis = "expected" if dispatch.by_guess else "events" if dispatch.by_events else "history"

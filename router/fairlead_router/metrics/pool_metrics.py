@@ -1,4 +1,4 @@
-"""Metrics by pool: its counters, its current and learned values, and the progress of a learning policy."""
+"""Metrics of each pool: its counters, its current and measured values, and the progress of a learning policy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PoolReading(NamedTuple):
 
 
 def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) -> Iterator[Metric]:
-    """Yield the counters by pool, and the version of each pool's routing table (`tables`)."""
+    """Yield the counters of each pool, and the version of its routing table (`tables`)."""
     requests = CounterMetricFamily("fairlead_router_requests", "Requests by how they ended.", labels=["pool", "outcome"])
     submitted = CounterMetricFamily(
         "fairlead_router_submitted", "Requests handed to the scheduler; each ends in exactly one outcome.", labels=["pool"]
@@ -56,12 +56,12 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     )
     handed_over = CounterMetricFamily(
         "fairlead_router_handed_over_sessions",
-        "Sessions whose instance leaves and whose last prompt another one was asked to compute: warmed, or failed.",
+        "Sessions of leaving instances whose last prompt another instance was asked to compute, by outcome: warmed, or failed.",
         labels=["pool", "outcome"],
     )
     handed_over_tokens = CounterMetricFamily(
         "fairlead_router_handed_over_tokens",
-        "Tokens computed again for sessions whose instance leaves, before their next turns.",
+        "Tokens that other instances computed for sessions of leaving instances, before the sessions' next turns.",
         labels=["pool"],
     )
     recomputed = CounterMetricFamily(
@@ -76,10 +76,14 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     )
     unkept = CounterMetricFamily(
         "fairlead_router_decisions_unkept",
-        "Decisions of late, refused, failed, retried or moved requests that were not kept, as there were more than are kept; those kept count for them.",
+        "Decisions of late, refused, failed, retried or moved requests that were not kept, because there were too many (limit: 10 a second in a pool).",
         labels=["pool"],
     )
-    lost = CounterMetricFamily("fairlead_router_lost_moves", "Moves of sessions made here that lost to an earlier writer.", labels=["pool"])
+    lost = CounterMetricFamily(
+        "fairlead_router_lost_moves",
+        "Moves of sessions by this router that the control API did not accept, because another router's earlier move counts.",
+        labels=["pool"],
+    )
     canaries = CounterMetricFamily(
         "fairlead_router_canaries",
         "Idle engines asked for one token, by outcome: answered, hung, late (it had other work by then), or the kind of failure.",
@@ -210,7 +214,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
 
 
 def class_families(pools: Mapping[str, PoolCounters]) -> Iterator[Metric]:
-    """Yield the counters by pool and priority class."""
+    """Yield the counters of each pool and priority class."""
     labels = ["pool", "priority_class"]
     submitted = CounterMetricFamily(
         "fairlead_router_class_submitted", "Requests handed to the scheduler, in pools with priority classes.", labels=labels
@@ -230,42 +234,44 @@ def class_families(pools: Mapping[str, PoolCounters]) -> Iterator[Metric]:
 
 
 def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
-    """Yield the gauges by pool."""
-    held = GaugeMetricFamily("fairlead_router_held", "Requests that wait for the pool to have an instance.", labels=["pool"])
+    """Yield the gauges of each pool."""
+    held = GaugeMetricFamily(
+        "fairlead_router_held", "Requests that wait because the pool has no instance that accepts requests.", labels=["pool"]
+    )
     size = GaugeMetricFamily(
         "fairlead_router_bytes_per_token", "Bytes of prompt text counted as one token, as declared or as measured.", labels=["pool"]
     )
     kinds = GaugeMetricFamily(
         "fairlead_router_kind_bytes_per_token",
-        "Bytes of a prompt counted as one token, by kind of prompt, and by basis: learned from the kind's own prompts, or the"
-        " figure for plain text or the declared one.",
+        "Bytes of a prompt counted as one token, by kind of prompt. `by` is the source of the figure: the kind's own prompts, the"
+        " figure for plain text, or the declared figure.",
         labels=["pool", "kind", "by"],
     )
     error = GaugeMetricFamily(
         "fairlead_router_prompt_tokens_error",
-        "Mean absolute error of prompts' token counts against the engines' own, over the last 500 reported ones (0.1 = 10 %), with the figure in"
-        " use and with the declared one.",
+        "Mean absolute error of the router's token counts against the engines' counts, over the last 500 prompts (0.1 = 10 %), with the bytes per"
+        " token in use and with the declared ones.",
         labels=["pool", "bytes_per_token"],
     )
     seconds = GaugeMetricFamily(
         "fairlead_router_seconds_per_token",
-        "Mean time of a token as observed last: of prompts while they are prefilled (uncached tokens), and of answers while decoding.",
+        "Mean seconds per token over the last few hundred prefills (uncached prompt tokens) or answers (output tokens), by phase.",
         labels=["pool", "phase"],
     )
     off = GaugeMetricFamily(
         "fairlead_router_time_estimate_error",
-        "Mean absolute error of predicted times over the last few hundred prefills or answers (0.1 = 10 %), by the measured and by the declared speed,"
-        " spec.engine.prefillTokensPerSecond.",
+        "Mean absolute error of predicted times over the last few hundred prefills or answers (0.1 = 10 %), when predicted by the measured speed"
+        " and by the declared speed (spec.engine.prefillTokensPerSecond).",
         labels=["pool", "phase", "by"],
     )
     speeds = GaugeMetricFamily(
         "fairlead_router_prefill_tokens_per_second",
-        "Uncached prompt tokens per second of an instance, or of a data-parallel rank, from which times are predicted; `source` is the figure's origin.",
+        "Uncached prompt tokens per second of an instance or data-parallel rank: the speed that predictions use; `source` is the origin of the figure.",
         labels=["pool", "source"],
     )
     assumed = GaugeMetricFamily(
         "fairlead_router_assumed_routers",
-        "Routers assumed to have as much in flight in the pool as this one, itself included: live routers that share none of their load.",
+        "Routers that are assumed to have the same load in the pool as this router, itself included: the other live routers that do not report their requests.",
         labels=["pool"],
     )
     for pool, waiting, sizes, speed, *estimates, routers in readings:
@@ -288,7 +294,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
 
 
 class TrainingCounters:
-    """Counts a router's exchanges with the trainer of learning policies since the router started."""
+    """Counts the results of a router's exchanges with the trainer of learning policies, since the router started."""
 
     __slots__ = ("refused", "rounds", "trainers_lost")
 
@@ -307,13 +313,15 @@ class TrainingCounters:
 
 
 def learning_families(counters: TrainingCounters, reports: Mapping[str, LearningReport]) -> Iterator[Metric]:
-    """Yield the learning reports by pool. The metric families have no samples if no pool's policy learns."""
+    """Yield the metrics of each pool's learning policy. The families have no samples if no pool's policy learns."""
     choices = CounterMetricFamily(
         "fairlead_router_learning_choices",
-        "Choices of a learning policy: by its model, or by its heuristic and why.",
+        "Choices of a learning policy: by its model, or by its heuristic, with the reason.",
         labels=["pool", "by"],
     )
-    samples = CounterMetricFamily("fairlead_router_learning_samples", "Requests whose TTFT was seen.", labels=["pool"])
+    samples = CounterMetricFamily(
+        "fairlead_router_learning_samples", "Samples for learning: requests whose TTFT the router has seen.", labels=["pool"]
+    )
     dropped = CounterMetricFamily(
         "fairlead_router_learning_samples_dropped", "Samples that were lost before a trainer took them.", labels=["pool"]
     )
@@ -324,11 +332,13 @@ def learning_families(counters: TrainingCounters, reports: Mapping[str, Learning
     behind = GaugeMetricFamily("fairlead_router_learning_samples_behind", "Samples since the model in use was adopted.", labels=["pool"])
     error = GaugeMetricFamily(
         "fairlead_router_learning_error_seconds",
-        "Mean absolute error of TTFTs over the last 500 requests, by the model's prediction and by the router's formula; and their mean TTFT.",
+        "Mean absolute error of predicted TTFTs over the last 500 requests, of the model and of the router's formula; also the mean TTFT of these requests.",
         labels=["pool", "of"],
     )
     drift = GaugeMetricFamily(
-        "fairlead_router_learning_drift", "Shift of recent features' means from the training's, in its deviations.", labels=["pool"]
+        "fairlead_router_learning_drift",
+        "Distance between the mean features of recent requests and of the training samples, in standard deviations of the training samples.",
+        labels=["pool"],
     )
     for pool, report in reports.items():
         choices.add_metric([pool, "model"], report.learned_choices)

@@ -1,7 +1,7 @@
 """Reports a picked request's progress to its pool: the pieces of its response, the engine that served it, and its end.
 
-An account is settled exactly once, by `ended` or `abandoned`. The proxy does not say why a stream ends early: the
-request counts as cancelled both if its client went away and if its engine was lost in the middle of the response.
+An account is settled exactly once, by `ended` or `abandoned`. The proxy does not say why a stream ends early. So the
+request counts as cancelled both if its client left and if its engine was lost in the middle of the response.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from fairlead_router.relaying.usage_asking import REFUSALS, UsageAsking, names_t
 from fairlead_router.serving.body_memory import MemoryShare
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
-"""Maximum number of bytes of an unstreamed response that are buffered, if there is memory. From a longer response,
-small fields are read while it passes.
+"""Maximum number of bytes of an unstreamed response that are buffered. If a response is longer, or memory is short,
+only some small fields are read as the response passes.
 """
 
 PASSED_OVER = "passed-over"
-"""The kind of a failure of an engine that the proxy saw and the router did not."""
+"""The kind of an engine's failure that the proxy saw and the router did not see."""
 
 HeaderPairs = list[tuple[bytes, bytes]]
 
 
 class Account(Protocol):
-    """The account of one picked request, from the start of its response."""
+    """The account of one picked request. It follows the request's response."""
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
-        """Record that the response began. `served`: the endpoint that the proxy reports, or None. Return the headers to
-        set in the response.
+        """Record that the response has begun. `served`: the endpoint that the proxy reports, or None. Return the
+        headers to set in the response.
         """
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """Record a further piece of the response's body; return the bytes for the client."""
+        """Record a further piece of the response's body. Return the bytes for the client."""
 
     def ended(self, now: float) -> None:
         """Record that the response is complete."""
@@ -67,10 +67,10 @@ class Account(Protocol):
 
 
 class NoAccount:
-    """The account of a request that is not counted in any pool."""
+    """The account of a request that no pool counts."""
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
-        """Change nothing: return no headers."""
+        """Return no headers: there is nothing to record."""
         return []
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
@@ -85,7 +85,7 @@ class NoAccount:
 
 
 class RoutedAccount:
-    """The account of a request that a scheduler placed. `told`: the endpoints sent to the proxy, in order."""
+    """The account of a request that a scheduler placed. `told`: the endpoints that were sent to the proxy, in order."""
 
     def __init__(
         self,
@@ -98,19 +98,19 @@ class RoutedAccount:
         *,
         is_known: bool = True,
     ) -> None:
-        """Make the account. `memory`: the share of the memory for bodies that the response takes. `is_known`: the
-        request's path is one of the gateway's, so that the format of its response is known.
+        """Make the account. `memory`: the response's share of the memory for bodies. `is_known`: whether the request's
+        path is a path of the gateway, so that the format of the response is known.
         """
         self.pool = pool
         self._memory = memory
         self._is_known = is_known
         self.asks_usage = False
-        """Whether the router makes the engine report usage that the client did not request."""
+        """Whether the router lets the engine report usage that the client did not request."""
         self._asking = asking
         self.ticket = ticket
         self.told: Sequence[str] = ()
         self.name = ""
-        """The engines' name for the requested model or adapter."""
+        """The name of the requested model or adapter at the engines."""
         self._dialect = dialect
         self._held = held
         self._status = 0
@@ -126,8 +126,8 @@ class RoutedAccount:
         self._long: LongAnswer | None = None
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
-        """Record the beginning of the response (see `Account`). A response before the scheduler's dispatch is the
-        proxy's own: the request is then given up.
+        """Record the beginning of the response (see `Account`). If the scheduler has not dispatched the request yet,
+        the response comes from the proxy itself, and the request is cancelled.
         """
         dispatch = self.ticket.verdict
         if not self.told or not isinstance(dispatch, Dispatch):
@@ -149,8 +149,8 @@ class RoutedAccount:
         return self._named(dispatch)
 
     def _follow(self, dispatch: Dispatch, served: str, now: float) -> Dispatch:
-        """Record that the proxy used a later endpoint of its list, `served`, because the earlier ones failed the
-        request.
+        """Record that the proxy sent the request to a later endpoint of its list, `served`, because the earlier
+        endpoints failed. Return the new dispatch, or the old one if the instance is the same or unknown.
         """
         pool, failed = self.pool, answering_target(dispatch)
         instance = next((name for name, address in pool.addresses.items() if address == served), None)
@@ -185,8 +185,8 @@ class RoutedAccount:
         return named
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """Record a piece of the body (see `Account`). The first piece with generated content counts as the first
-        token.
+        """Record a piece of the response's body (see `Account`). The first piece with generated content counts as the
+        first token.
         """
         reader = self._reader
         if reader is not None:
@@ -233,8 +233,8 @@ class RoutedAccount:
                 pool.account.fail(ticket, now)
 
     def abandoned(self, now: float) -> None:
-        """Record an early end (see `Account`). If the protocol's last event was passed on, the client was served,
-        whichever side closed the stream.
+        """Record that the stream ended early (see `Account`). If the protocol's last event was passed on, the engine
+        has served the request, whichever side closed the stream.
         """
         self._memory.release()
         reader, dispatch = self._reader, self.ticket.verdict
@@ -249,8 +249,8 @@ class RoutedAccount:
         self.pool.account.cancel(self.ticket, now)
 
     def _is_answer(self) -> bool:
-        """Return whether the body of a successful response is generated content. For a path that the gateway does not
-        know, return whether the body is something other than an error.
+        """Return whether the body of a response with a success status is generated content. For a path that the gateway
+        does not know, return whether the body is anything but an error.
         """
         if self._reader is not None:
             return (self._reader.shortfall if self._is_known else self._reader.failure) is None
@@ -273,8 +273,8 @@ class RoutedAccount:
         return usage or self._in_head or Usage()
 
     def _note_refusal(self, dispatch: Dispatch) -> None:
-        """Remember that an engine refused the option that requests usage. This request cannot be sent again, but later
-        requests to the engine will not have the option.
+        """Record that an engine refused the option that requests usage. Later requests to this engine do not get the
+        option; this request cannot be sent again.
         """
         if self.asks_usage and self._status in REFUSALS and names_the_option(b"".join(self._pieces or ())):
             self._asking.refused(dispatch.decode_address or dispatch.address)
@@ -286,14 +286,18 @@ class RoutedAccount:
 
 
 def answering_target(dispatch: Dispatch) -> str:
-    """Return the target to which the proxy sent the request, and whose response is being received."""
+    """Return the target to which the proxy sent the request, which also responds: the decode instance if the dispatch
+    has one.
+    """
     return dispatch.decode or dispatch.instance
 
 
 class DirectAccount:
     """The account of a request that bypassed the scheduler. The request went to the first endpoint of `told`, unless
-    the proxy reports another endpoint. With `charge`, the request fetches a stored response, and its tokens are charged
-    when the response passes. With `judges`, a response that is an error in spite of its status counts as failed.
+    the proxy reports another endpoint.
+
+    `charge`: the charge of a request that fetches a stored response; the response's tokens are charged when it passes.
+    `judges`: whether a response counts as failed if its status is a success but its body is an error.
     """
 
     def __init__(self, pool: Pool, told: Sequence[str], now: float, charge: Charge | None = None, *, judges: bool = False) -> None:
@@ -328,7 +332,7 @@ class DirectAccount:
         return [(b"x-fairlead-pool", self.pool.header), (b"x-fairlead-instance", self.instance.encode())]
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """Record a piece of the body (see `Account`)."""
+        """Record a piece of the response's body (see `Account`)."""
         for reader in (self._later, self._answer):
             if reader is not None:
                 reader.feed(piece)
@@ -347,7 +351,7 @@ class DirectAccount:
         self.pool.counters.direct[self._outcome] += 1
 
     def abandoned(self, now: float) -> None:
-        """Record an early end (see `Account`). A failure in the response's status still counts as a failure."""
+        """Record that the stream ended early (see `Account`). A failure shown by the response's status still counts."""
         self._leave(now)
         if self._outcome == "failed":
             self._tries.over(now)
@@ -367,7 +371,7 @@ class DirectAccount:
 
 
 def status_and_kind(headers: HeaderList) -> tuple[int, bool]:
-    """Return a response's status (0 = no valid status), and whether the response is a stream of events."""
+    """Return the status of a response (0 = no valid status), and whether the response is a stream of events."""
     status, events = 0, False
     for name, value in headers:
         if name == b":status":
@@ -378,8 +382,8 @@ def status_and_kind(headers: HeaderList) -> tuple[int, bool]:
 
 
 def fault_of(status: int, *, credentials: bool) -> str | None:
-    """Return the kind of fault (as in `sending.refuse_engine_faults`) if a response's status is the engine's fault and
-    not the request's; None otherwise.
+    """Return the kind of failure (as in `sending.refuse_engine_faults`) if a response's status is the fault of the
+    engine and not of the request; None otherwise.
     """
     if status in (429, 503):
         return "busy"

@@ -1,5 +1,5 @@
-"""Requests of a proxy that bypass the scheduler: they go to the least loaded instance, or to the instance that made a
-stored response.
+"""Picks instances for a proxy's requests that bypass the scheduler. They go to the least loaded instance, or to the
+instance that made a stored response.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _ENDS_A_LINE = re.compile(rb"[\r\n\0]")
 
 
 class DirectPicks:
-    """Picks instances for requests that bypass the scheduler. `start` runs the remaining work for a request as a task,
-    and refuses the request if this work fails.
+    """Picks instances for requests that bypass the scheduler. `start` runs work for a request as a task, and refuses
+    the request if this work fails.
     """
 
     def __init__(
@@ -55,7 +55,8 @@ class DirectPicks:
 
     def pick_any(self, asked: PickedRequest, pool: Pool, subset: tuple[str, ...] | None, name: str = "") -> None:
         """Pick the instance with the fewest requests in flight, among the instances that serve the model or adapter
-        `name`. Wait while the pool has no such instance.
+        `name`. If the pool has no such instance, wait for one if the pool expects one and `subset` is None; refuse the
+        request otherwise.
         """
         among = None if subset is None else members(pool, subset)
         instances = pool.choice.by_load((), self._now(), name, among)
@@ -86,8 +87,8 @@ class DirectPicks:
     def _send(
         self, asked: PickedRequest, pool: Pool, instances: Sequence[str], charge: Charge | None = None, *, judges: bool = True
     ) -> None:
-        """Send the request to the first of the instances; the others are alternatives for as many retries as the
-        settings allow. `judges`: a response that is an error counts as failed.
+        """Send the request to the first of the instances. As many further instances as the settings allow are
+        alternatives. `judges`: whether a response counts as failed if its body is an error.
         """
         told = instances[: 1 + self._settings.picker_fallbacks]
         asked.account = DirectAccount(pool, told, self._now(), charge, judges=judges)
@@ -96,8 +97,9 @@ class DirectPicks:
     async def pick_holder(
         self, asked: PickedRequest, target: bytes, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
     ) -> None:
-        """Pick the instance that made the stored response. If the instance is not remembered, ask all instances for the
-        response. No other instance can serve the request.
+        """Pick the instance that made the stored response, because no other instance can serve the request. If the
+        router does not know that instance, it asks all instances for the response. Raises BadRequest 404 if no instance
+        has it.
         """
         path = target.partition(b"?")[0].removesuffix(b"/")
         response = paths.response_id(path[path.rindex(b"/v1/responses/") :])
@@ -114,5 +116,7 @@ class DirectPicks:
 
 
 def of_http1(headers: HeaderList) -> HeaderList:
-    """Return only the headers that are valid in an HTTP/1.1 request; peers at the picker's port may send any bytes."""
+    """Return only the headers that are valid in an HTTP/1.1 request, because peers at the picker's port may send any
+    bytes.
+    """
     return [(name, value) for name, value in headers if _NAME.fullmatch(name) and not _ENDS_A_LINE.search(value)]

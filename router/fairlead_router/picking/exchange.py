@@ -1,10 +1,10 @@
-"""The order of messages of one picked request: a pure state machine of an ext_proc stream in full-duplex mode.
+"""A pure state machine for the order of messages of one picked request, in an ext_proc stream in full-duplex mode.
 
     headers ─► body … ─► Whole ──(pick)──► headers, body … passed on    request
     headers ─► began ─► body … ─► ended, each passed on as it arrives   response
 
-The request's headers are passed on only after its body has arrived, because only then the destination is chosen. A
-response may arrive at any time, because a proxy that gives up responds to its client itself.
+The request's headers are passed on only when its body has arrived, because the destination is chosen only then. A
+response may arrive at any time, because a proxy that gives a request up responds to the client itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fairlead_router.picking.messages import (
 )
 
 LARGEST_PIECE = 62_000
-"""Maximum number of bytes of a body in one message: some proxies accept no more than 64 KiB."""
+"""Maximum number of bytes of a body in one message, because some proxies accept no more than 64 KiB."""
 
 INVALID_ARGUMENT, FAILED_PRECONDITION = 3, 9
 
@@ -45,17 +45,19 @@ class Stage(Enum):
     RESPONDING = "responding"
     RESPONDED = "responded"
     OVER = "over"
-    """All further messages are ignored."""
+    """The stream has ended; all further messages are ignored."""
 
 
 class Say(NamedTuple):
-    """The action to send a message to the proxy."""
+    """An action: send a message to the proxy."""
 
     message: Outgoing
 
 
 class Whole(NamedTuple):
-    """The action to choose a destination for the completely received request. The receiver owns its body."""
+    """An action: choose a destination for the request, which has fully arrived. The receiver of the action owns the
+    body.
+    """
 
     headers: HeaderList
     body: bytes
@@ -63,20 +65,19 @@ class Whole(NamedTuple):
 
 
 class TooLarge(NamedTuple):
-    """The action to respond to the client with an error, because the request's body is larger than allowed."""
+    """An action: respond to the client with an error, because the request's body is larger than allowed."""
 
 
 class ResponseBegan(NamedTuple):
-    """The report that the client's response has begun. `served`: the endpoint that the proxy reports, or None."""
+    """A report: the response for the client has begun. `served`: the endpoint that the proxy reports, or None."""
 
     headers: HeaderList
     served: str | None
 
 
 class ResponsePiece(NamedTuple):
-    """The report of a further piece of the response's body. The receiver passes the piece on. `last`: no piece
-    follows;
-    `ended`: no trailers follow either.
+    """A report: a further piece of the response's body has arrived. The receiver of the report passes the piece on.
+    `last`: no further piece follows. `ended`: no trailers follow either.
     """
 
     piece: bytes
@@ -85,15 +86,15 @@ class ResponsePiece(NamedTuple):
 
 
 class ResponseEnded(NamedTuple):
-    """The report that the response is complete."""
+    """A report: the response is complete."""
 
 
 class Abandoned(NamedTuple):
-    """The report that the stream ended before the response was complete."""
+    """A report: the stream ended before the response was complete."""
 
 
 class Finish(NamedTuple):
-    """The action to end the stream with this gRPC status."""
+    """An action: end the stream with this gRPC status."""
 
     status: int = 0
     message: str = ""
@@ -103,8 +104,8 @@ Action = Say | Whole | TooLarge | ResponseBegan | ResponsePiece | ResponseEnded 
 
 
 class Exchange:
-    """The state machine of one stream. Each method returns the actions to do now, in order. After `Finish` no actions
-    follow.
+    """The state machine of one stream. Each method returns the actions to do now, in order. `Finish` is the last
+    action.
     """
 
     __slots__ = ("_body", "_headers", "_most_bytes", "_trailers", "bodiless", "size", "stage", "subset")
@@ -141,7 +142,9 @@ class Exchange:
         return self._close(0, "")
 
     def gone(self) -> Sequence[Action]:
-        """Return the actions when the stream has ended, so that nothing can be sent."""
+        """Return the actions for a stream that has ended. They send no messages, because no message can be sent any
+        more.
+        """
         return self._close(0, "")
 
     def picked(
@@ -152,8 +155,8 @@ class Exchange:
         body: bytes,
         scores: Mapping[str, float] = NO_SCORES,
     ) -> Sequence[Action]:
-        """Return the actions that send the request to `destination`, with headers `changed` and `removed`. If the
-        request has a body, `body` replaces it. `scores`: the scores of the compared endpoints.
+        """Return the actions that send the request to `destination`. `changed`, `removed`: the headers to set and to
+        remove. `body`: the new body, if the request has a body. `scores`: the scores of the compared endpoints.
         """
         if self.stage is not Stage.DECIDING:
             return ()
@@ -170,7 +173,9 @@ class Exchange:
         return actions
 
     def refused(self, answer: AnswerAtOnce) -> Sequence[Action]:
-        """Return the actions that send this response to the client; none if another response has already begun."""
+        """Return the actions that send this response to the client. Return no actions if another response has already
+        begun.
+        """
         if self.stage not in (Stage.NEW, Stage.READING, Stage.DECIDING, Stage.PICKED):
             return ()
         self.stage = Stage.OVER
@@ -182,7 +187,7 @@ class Exchange:
     def _hear_request(self, message: Incoming) -> Sequence[Action]:
         if isinstance(message, HeadersCame):
             if self.stage is not Stage.NEW:
-                return self._violated("request_headers come once, and first")
+                return self._violated("request_headers must come once, before everything else")
             self._headers, self.subset = message.headers, message.subset
             self.stage = Stage.READING
             if message.ended:
@@ -214,7 +219,7 @@ class Exchange:
     def _hear_response(self, message: Incoming) -> Sequence[Action]:
         if isinstance(message, HeadersCame):
             if self.stage in (Stage.RESPONDING, Stage.RESPONDED):
-                return self._violated("response_headers come once")
+                return self._violated("response_headers must come once")
             self.stage = Stage.RESPONDING
             self._body = bytearray()
             began = ResponseBegan(message.headers, message.served)
@@ -231,7 +236,7 @@ class Exchange:
 
     @staticmethod
     def passed(body: bytes, *, ended: bool) -> Sequence[Action]:
-        """Return the actions that pass on this piece of the response's body to the client."""
+        """Return the actions that pass this piece of the response's body on to the client."""
         return _pieces(Side.RESPONSE, body, ended=ended) if body or ended else ()
 
     def _ended(self) -> Sequence[Action]:
@@ -253,7 +258,9 @@ class Exchange:
 
 
 def _pieces(side: Side, body: bytes, *, ended: bool) -> list[Action]:
-    """Return the body, divided into messages of at most `LARGEST_PIECE` bytes; an empty body is one message."""
+    """Return the actions that send the body, in messages of at most `LARGEST_PIECE` bytes. An empty body is one
+    message.
+    """
     if len(body) <= LARGEST_PIECE:
         return [Say(PassBody(side, body, ended))]
     last = len(body) - 1

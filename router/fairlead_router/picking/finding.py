@@ -1,4 +1,4 @@
-"""Finds the pool and the gateway's path of a proxy's request, and the headers that must not reach the engine."""
+"""Finds the pool and the gateway's path of a proxy's request, and the headers that must not reach an engine."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from fairlead_router.serving.bodies import header_value
 _SERVICE = re.compile(rb"(?:^|\|)([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.svc\b")
 _SUFFIX = b"-picker"
 _LONGEST_PREFIX = 1024
-"""Maximum number of bytes of a path's prefix. A path is tried from each slash in its prefix on, and a client's path may
-have thousands of slashes.
+"""Maximum number of bytes of a path's prefix. Each slash in the prefix costs one lookup of the rest of the path, and a
+client's path may have thousands of slashes.
 """
 
 
 def find_endpoint(target: bytes) -> Endpoint | None:
-    """Return the gateway's endpoint of a path. The path may end with a slash, or begin with a prefix that the proxy's
-    route removes later.
+    """Return the gateway's endpoint for a path; None if there is none. The path may end with a slash, and may begin
+    with a prefix that the proxy's route removes later.
 
-    A path that needs no key may have no prefix, and no part of a prefix may begin with `/metrics`: if the route does
-    not remove the prefix, the engine would serve its metrics, as for every path that begins with `/metrics`.
+    No prefix is allowed before a path that needs no key, and no part of a prefix may begin with `/metrics`. Engines
+    serve their metrics for every path that begins with `/metrics`, so a route that keeps the prefix would expose them.
     """
     path = target.partition(b"?")[0].removesuffix(b"/")
     found = paths.find(path)
@@ -49,8 +49,9 @@ def find_endpoint(target: bytes) -> Endpoint | None:
 
 
 def pool_of_service(authority: bytes) -> str | None:
-    """Return the pool `namespace/name` for a call to the pool's own Service `<pool>-picker.<namespace>.svc…`; None for
-    any other authority. The operator makes such a Service for each pool outside of the routers' namespace.
+    """Return the pool `namespace/name` if the called authority is the pool's own Service
+    `<pool>-picker.<namespace>.svc…`; None for any other authority. The operator makes such a Service for each pool
+    outside of the routers' namespace.
     """
     service = _SERVICE.search(authority)
     if service is None or not service[1].endswith(_SUFFIX):
@@ -59,8 +60,8 @@ def pool_of_service(authority: bytes) -> str | None:
 
 
 def opening(key: GatewayKey | None, only: str | None) -> Opens:
-    """Return the pools that a request may use: the pools that its key opens. If the picker was called for one pool
-    (`only`), no other pool is included.
+    """Return the function that says which pools and models a request may use. These are the pools that its key opens.
+    If the picker was called for one pool (`only`), no other pool is included.
     """
     opens = opened_by(key)
     if only is None:
@@ -73,16 +74,16 @@ def opening(key: GatewayKey | None, only: str | None) -> Opens:
 
 
 def session_headers(headers: HeaderList, session_header: bytes) -> dict[bytes, bytes]:
-    """Return the headers that may name the session: the pool's own header, and the known headers of clients and
-    gateways. The first of several headers with one name counts.
+    """Return the headers that may name the session, by name: the pool's own header, and the known headers of clients
+    and gateways. If a header occurs several times, the first value counts.
     """
     return {name: value for name, value in reversed(headers) if name == session_header or name in SESSION_HEADERS}
 
 
 def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:
-    """Return the names of headers that are removed before an engine sees the request.
+    """Return the names of the headers that the proxy removes before an engine sees the request.
 
-    `x-gateway-destination-endpoint` is not removed: it is always replaced.
+    `x-gateway-destination-endpoint` is not among them, because it is always replaced.
     """
     found: list[bytes] = []
     for name, _ in headers:
@@ -92,7 +93,9 @@ def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:
 
 
 def any_pool(pools: Pools, headers: HeaderList, opens: Opens) -> Pool:
-    """Return the pool of a request that names no model. Raises BadRequest 404 if there are several open pools."""
+    """Return the pool for a request that names no model: the pool that a header names, or the only pool that is open.
+    Raises BadRequest 404 if this is not exactly one pool.
+    """
     wanted = header_value(headers, POOL_HEADER)
     found = [pool for pool in pools.all() if opens(pool) and (wanted is None or str(pool.key) == wanted)]
     if len(found) != 1:
@@ -103,16 +106,16 @@ def any_pool(pools: Pools, headers: HeaderList, opens: Opens) -> Pool:
 
 
 def members(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the pool's instances at these endpoints `ip:port`. An endpoint without a port means all instances at its
-    address.
+    """Return the pool's instances at these endpoints `ip:port`. An endpoint without a port stands for all instances at
+    its address.
     """
     wanted = {one[1:-1] if one.endswith("]") else one for one in subset}
     return tuple(name for name, address in pool.addresses.items() if address in wanted or host_of(address) in wanted)
 
 
 def scores_of(pool: Pool, dispatch: Dispatch) -> dict[str, float]:
-    """Return the scores of the compared endpoints, from 0 to 1; an endpoint with several ranks has the score of its
-    best rank. Empty if the request did not ask for scores.
+    """Return the scores of the compared endpoints, from 0 to 1, by endpoint. An endpoint with several ranks has the
+    score of its best rank. Empty if the request did not ask for scores.
     """
     if not dispatch.compared:
         return {}

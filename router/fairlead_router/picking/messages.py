@@ -1,4 +1,4 @@
-"""The messages of ext_proc that an endpoint picker needs, independent of their encoding."""
+"""The ext_proc messages that an endpoint picker needs, independent of their encoding."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ NO_SCORES: Mapping[str, float] = MappingProxyType({})
 
 
 class Side(Enum):
-    """The subject of a message: the client's request, or its response."""
+    """The subject of a message: the request or the response."""
 
     REQUEST = "request"
     RESPONSE = "response"
 
 
 class HeadersCame(NamedTuple):
-    """The headers of a request or response.
+    """The message with the headers of a request or response.
 
-    `ended`: neither body nor trailers follow.
-    `subset`: the only endpoints to choose from; None = the proxy did not say.
-    `served`: the endpoint that sent the response; None = the proxy did not say.
-    `other_modes`: a processing mode that the proxy requests and the picker does not support; empty = none.
+    `ended`: neither body nor trailers follow. `subset`: the only endpoints that may be chosen; None = the proxy did not
+    say. `served`: the endpoint that sent the response; None = the proxy did not say. `other_modes`: a processing mode
+    that the proxy requests and the picker does not support; empty = none.
     """
 
     side: Side
@@ -37,7 +36,9 @@ class HeadersCame(NamedTuple):
 
 
 class BodyCame(NamedTuple):
-    """A piece of the body of a request or response. `ended`: it is the last piece, and no trailers follow."""
+    """The message with a piece of the body of a request or response. `ended`: this is the last piece, and no trailers
+    follow.
+    """
 
     side: Side
     piece: bytes
@@ -45,7 +46,7 @@ class BodyCame(NamedTuple):
 
 
 class TrailersCame(NamedTuple):
-    """The trailers of a request or response, after its body."""
+    """The message that a request or response ends with trailers after its body."""
 
     side: Side
 
@@ -54,8 +55,8 @@ Incoming = HeadersCame | BodyCame | TrailersCame
 
 
 class PassHeaders(NamedTuple):
-    """The message that lets the proxy pass the headers on, with some of them set and some removed. `destination`:
-    endpoints in the order in which the proxy tries them. `scores`: their scores.
+    """The message that lets the proxy pass the headers on. `changed`, `removed`: the headers to set and to remove.
+    `destination`: the endpoints, in the order in which the proxy tries them. `scores`: the scores of endpoints.
     """
 
     side: Side
@@ -66,7 +67,7 @@ class PassHeaders(NamedTuple):
 
 
 class PassBody(NamedTuple):
-    """The message that lets the proxy pass a piece of body on."""
+    """The message that lets the proxy pass a piece of the body on. `ended`: nothing follows."""
 
     side: Side
     piece: bytes
@@ -80,7 +81,7 @@ class PassTrailers(NamedTuple):
 
 
 class AnswerAtOnce(NamedTuple):
-    """The message that makes the proxy send this response to the client, without any engine."""
+    """The message that makes the proxy send this response to the client, without asking an engine."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]

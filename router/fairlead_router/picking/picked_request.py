@@ -1,4 +1,4 @@
-"""A proxy's request while its destination is chosen."""
+"""A proxy's request from its arrival until its destination is chosen."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fairlead_router.serving.body_memory import MemoryFull, MemoryShare
 
 
 class PickedRequest:
-    """A proxy's request while its destination is chosen. The owner of the stream passes two callbacks, of which one is
-    called once with the result: `go(endpoints, withheld headers, changed headers, body, scores)` or `refuse`. `account`
-    is set before this call.
+    """A proxy's request from its arrival until its destination is chosen. The owner of the stream passes two callbacks.
+    Exactly one of them is called with the result: `go(endpoints, withheld headers, changed headers, body, scores)` or
+    `refuse`. `account` is set before `go` is called.
     """
 
     __slots__ = (
@@ -56,13 +56,13 @@ class PickedRequest:
         self.authority = authority
         self.arrived_at = arrived_at
         self.memory = memory
-        """The request's share of the memory for bodies; it is held as long as the body is."""
+        """The request's share of the memory for bodies. It is kept as long as the body."""
         self.body = b""
-        """The request's body as received, and later as its engine gets it. No other copy exists while the request
+        """The request's body: first as received, later as the engine gets it. It is the only copy while the request
         waits.
         """
         self.encoded = True
-        """Whether the body is still encoded with the content codings that the headers name."""
+        """Whether the body still has the content codings that the headers name."""
         self._made_id = ""
         self.go = go
         self.refuse = refuse
@@ -71,9 +71,11 @@ class PickedRequest:
         self.task: asyncio.Task[None] | None = None
         self.gone = False
         self.priority: bytes | None = None
-        """The value of the header by which the engine gets the priority of the request's class; None = no header."""
+        """The value of the header that gives the engine the priority of the request's class; None = the header is not
+        set.
+        """
         self.is_denied = False
-        """Whether the client asked for its routing decision to be kept, but is not allowed to."""
+        """Whether the client asked to have its routing decision kept, but is not allowed to."""
 
     def hold(self, size: int) -> None:
         """Add `size` bytes to the memory held for the body. Raises MemoryFull."""
@@ -81,7 +83,7 @@ class PickedRequest:
             raise MemoryFull
 
     def shown_id(self, make: Callable[[], str]) -> str:
-        """Return the request id for responses: the client's own id, or an id made at the first call."""
+        """Return the request id for responses: the client's own id, or else an id made by `make` at the first call."""
         given = header_value(self.headers, b"x-request-id") or ""
         if is_shown_id(given):
             return given
@@ -89,7 +91,7 @@ class PickedRequest:
         return self._made_id
 
     def abandon(self, now: float) -> None:
-        """Give the request up because its stream ended, whatever it waits for."""
+        """Give the request up because its stream has ended, at whatever stage the request is."""
         self.gone = True
         self.body = b""
         if self.task is not None:
@@ -107,12 +109,11 @@ class PickedRequest:
         prefill: str | None = None,
         scores: Mapping[str, float] = NO_SCORES,
     ) -> None:
-        """Let the proxy send the request to the first of the endpoints, or to the next one if that fails. The client's
-        credentials are included if the first endpoint's instance gets them.
+        """Let the proxy send the request to the first of the endpoints, and to the next one if an endpoint fails. The
+        client's credentials are included if the first endpoint's instance may get them.
 
-        `rank`: the data-parallel rank, the same at every endpoint.
-        `prefill`: the instance by which a side-car lets the prompt be computed.
-        `scores`: the endpoints' scores.
+        `rank`: the data-parallel rank, the same at every endpoint. `prefill`: the instance to which a side-car sends
+        the prompt first. `scores`: the scores of the endpoints.
         """
         destination = ",".join(endpoints)
         headers = [(b"x-gateway-destination-endpoint", destination.encode())]

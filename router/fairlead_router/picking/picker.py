@@ -1,4 +1,6 @@
-"""The endpoint picker: finds the pool of each request of a proxy, and gets the decision of the pool's scheduler."""
+"""The endpoint picker: finds the pool for each request of a proxy, and gets the routing decision from the pool's
+scheduler.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +55,13 @@ from fairlead_router.serving.forms import PassingForm
 from fairlead_router.settings import RouterSettings
 
 OTHER_PATH = Endpoint(path="", methods=(), handling=Handling.ROUTED, prompt=invocation_prompt, streams=True, ids=frozenset(paths.ANY_IDS))
-"""The endpoint for paths that the gateway does not know; used if the settings allow such paths."""
+"""The endpoint for all paths that the gateway does not know; used if the settings allow such paths."""
 
 logger = logging.getLogger(__name__)
 
 
 class Picker:
-    """Decides about the requests of all streams. `now` is the router's clock in Unix seconds."""
+    """Picks a destination for each request of all streams. `now` is the router's clock in Unix seconds."""
 
     def __init__(
         self,
@@ -93,18 +95,18 @@ class Picker:
 
     @property
     def most_bytes(self) -> int:
-        """Maximum number of bytes of a body."""
+        """Maximum number of bytes of a request's body."""
         return self._most_bytes[0]
 
     @property
     def _most_bytes(self) -> tuple[int, str]:
-        """Return the maximum number of bytes of a body, and the setting that sets it."""
+        """Maximum number of bytes of a request's body, and the name of the setting that limits it."""
         settings = self._settings
         return max((settings.max_body_bytes, BODY_LIMIT), (settings.max_upload_bytes, UPLOAD_LIMIT))
 
     def pick(self, asked: PickedRequest, subset: tuple[str, ...] | None, *, bodiless: bool) -> None:
-        """Decide where the request goes, now or when the scheduler dispatches it. `subset`: the only endpoints to
-        choose from, or None. `bodiless`: the request has no body.
+        """Pick the request's destination now, or when the scheduler dispatches the request. `subset`: the only
+        endpoints that may be chosen, or None. `bodiless`: whether the request has no body.
         """
         target = header_value(asked.headers, b":path") or ""
         asked.dialect = paths.dialect_of(target.encode("latin-1"))
@@ -117,15 +119,15 @@ class Picker:
             self._own_fault(asked)
 
     def too_large(self, asked: PickedRequest) -> None:
-        """Refuse a body of more than `most_bytes`."""
+        """Refuse a request whose body has more than `most_bytes`."""
         self._refuse(asked, body_too_large(*self._most_bytes))
 
     def too_slow(self, asked: PickedRequest) -> None:
-        """Refuse a body that does not arrive in time."""
+        """Refuse a request whose body did not arrive in time."""
         self._refuse(asked, body_too_slow(self._settings.timeouts.body))
 
     def memory_full(self, asked: PickedRequest) -> None:
-        """Refuse a body for which there is no memory now."""
+        """Refuse a request because there is no memory for its body now."""
         self._refuse(asked, memory_full())
 
     def next_id(self) -> str:
@@ -185,7 +187,7 @@ class Picker:
         key: GatewayKey | None,
         opens: Opens,
     ) -> None:
-        """Decode the body, and place the request: its engine gets the decoded body. Raises BadRequest."""
+        """Decode the body, so that the engine gets the decoded body, and place the request. Raises BadRequest."""
         largest = self._most_bytes if endpoint.handling is Handling.UPLOAD else (self._settings.max_body_bytes, BODY_LIMIT)
         size = len(asked.body)
         try:
@@ -201,7 +203,7 @@ class Picker:
     def _place(
         self, asked: PickedRequest, endpoint: Endpoint, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
     ) -> None:
-        """Find the pool of the request from its decoded body, and submit the request."""
+        """Find the pool for the request in its decoded body, and submit the request to the pool."""
         if endpoint.handling is Handling.ROUTED:
             self._route(asked, endpoint, subset, key, opens)
         else:
@@ -213,8 +215,8 @@ class Picker:
         return pool if pool is not None and self._pools.serves(pool) else None
 
     def _named_pool(self, asked: PickedRequest, endpoint: Endpoint, key: GatewayKey | None, opens: Opens) -> tuple[Pool, str]:
-        """Return the pool of a request that bypasses the scheduler, and the name of the model at its engines. The body
-        is changed to that name.
+        """Return the pool for a request that bypasses the scheduler, and the name of the model at the pool's engines.
+        The body is changed to this name.
         """
         if endpoint.handling is Handling.UPLOAD:
             form = PassingForm(header_value(asked.headers, b"content-type"))
@@ -234,7 +236,7 @@ class Picker:
         return pool, name
 
     def _count(self, key: GatewayKey | None) -> None:
-        """Count a request that is sent to a pool and uses no tokens against the key's limit."""
+        """Count a request against the limit of its key. For requests that are sent to a pool and use no tokens."""
         if key is not None:
             self._keys.sent_to_pool(key, self.now())
 
@@ -264,7 +266,7 @@ class Picker:
     async def _seek_holder(
         self, asked: PickedRequest, endpoint: Endpoint, parsed: ParsedRequest, pool: Pool, submit: Callable[[], None]
     ) -> None:
-        """Find the instance that holds the stored response which the request continues; then call `submit`."""
+        """Find the instance that holds the stored response which the request continues, and then call `submit`."""
         await self._holders.seek(parsed.document, endpoint, pool, of_http1(asked.headers))
         asked.task = None
         submit()
@@ -327,8 +329,8 @@ class Picker:
             self._decided(asked, account, ticket, asks)
 
     def _decided_later(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, asks: Change | None) -> None:
-        """Send the decided request on as `_decided` does. This runs inside a scheduler's delivery, and an exception
-        must not interrupt the delivery.
+        """Call `_decided` for a request that was decided after a wait, and log its exceptions. An exception must not
+        interrupt the scheduler's delivery, which calls this function.
         """
         try:
             self._decided(asked, account, ticket, asks)
@@ -336,8 +338,8 @@ class Picker:
             self._own_fault(asked)
 
     def _decided(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, asks: Change | None) -> None:
-        """Send a decided request to its endpoints, or refuse it. `asks`: the change in the body that requests usage
-        from the engine; None if the client requested it.
+        """Send a decided request to its endpoints, or refuse it. `asks`: the change of the body that requests usage
+        from the engine; None if the body was not changed.
         """
         if asked.gone:
             return
@@ -358,8 +360,8 @@ class Picker:
         asked.send(pool, account.told, ticket.request.id, rank_for_all(verdict), prefill, scores_of(pool, verdict))
 
     def _where_served(self, account: RoutedAccount, ticket: Ticket) -> Dispatch | Refusal | None:
-        """Return the request's decision. If the chosen instance is known by now to lack the model's name, return a
-        decision for another instance.
+        """Return the decision for the request. If the chosen instance is known by now not to serve the model's name,
+        return a decision for another instance. None if there is no decision yet.
         """
         pool, verdict = account.pool, ticket.verdict
         while isinstance(verdict, Dispatch) and (pool.choice.names or pool.choice.handovers):
@@ -371,9 +373,10 @@ class Picker:
         return verdict
 
     def _endpoints(self, pool: Pool, dispatch: Dispatch, name: str) -> list[str]:
-        """Return the endpoint of the chosen instance, and then as many alternatives as the settings allow, of instances
-        that still accept requests and serve the name. A proxy sends the same rank to each endpoint, so all of them must
-        have that rank. If another instance prefills, all of them are decode instances.
+        """Return the endpoint of the chosen instance, and then as many alternatives as the settings allow.
+
+        The alternatives still accept requests and serve the name. A proxy sends the same rank to each endpoint, so all
+        endpoints have the same ranks. If another instance prefills, all endpoints are decode instances.
         """
         if dispatch.decode is not None:
             return decode_endpoints(pool, dispatch, self.now(), name)[: 1 + self._settings.picker_fallbacks]
@@ -403,7 +406,7 @@ class Picker:
 
 
 def _check_headers(headers: HeaderList) -> None:
-    """Raise BadRequest for a header that would make an engine connect to a peer, or serve another model."""
+    """Raise BadRequest for a header that would make an engine connect to a peer or serve another model."""
     for name, value in headers:
         if name == b"x-request-id":
             refuse_peer_addresses("x-request-id", value.decode("latin-1"))

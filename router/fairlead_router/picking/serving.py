@@ -1,5 +1,5 @@
-"""The picker's ports: one for the streams of proxies and health checks, one for health checks only; with and without
-TLS.
+"""The picker's ports, with or without TLS: one for the streams of proxies and for health checks, and one for health
+checks only.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ from fairlead_router.picking.streams import HEALTH_CHECK, HEALTH_WATCH, PROCESS,
 from fairlead_router.settings import RouterSettings, Timeouts
 
 FRAMING_BYTES = 64 * 1024
-"""Number of bytes by which a message may exceed the largest allowed body."""
+"""Number of bytes by which a gRPC message may exceed the largest allowed body."""
 
 MOST_STREAMS = 16_384
-"""Maximum number of requests over all connections. Further requests are refused unread, so that proxies try again."""
+"""Maximum number of requests over all connections. Further requests are refused before they are read, so that proxies
+try them again.
+"""
 MOST_HEALTH_STREAMS = 256
-"""Maximum number of simultaneous health checks and watches."""
+"""Maximum number of simultaneous health checks, including watches."""
 
 FAREWELL = http2.settings({}) + http2.goaway(0, http2.NO_ERROR, b"too many connections; try again")
-"""The HTTP/2 frames that end a connection when the port has its maximum number of connections."""
+"""The HTTP/2 frames with which a connection is refused when the port has its maximum number of connections."""
 
 logger = logging.getLogger(__name__)
 
 
 class PickerServer:
-    """All streams of the picker. `ready` says whether requests are accepted; `now` is the router's clock; `doors` limit
-    the connections of each port.
+    """All streams of the picker. `ready`: returns whether the router accepts requests. `now`: the router's clock.
+    `doors`: limit the connections of each port.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class PickerServer:
         return len(self._streams)
 
     async def listen(self, listener: socket.socket, *, health_only: bool = False, tls: Certificate | None = None) -> None:
-        """Serve at a bound socket until `close`. `tls`: the certificate, which is reloaded when it changes."""
+        """Serve at a bound socket until `close`. `tls`: the certificate, which is reloaded after a change; None =
+        without TLS.
+        """
         opener = self.open_health_check if health_only else self.open
         plan = PICKER_HEALTH if health_only else PICKER
         door = self._doors.get(plan.name, Door(plan.wanted))
@@ -91,7 +95,7 @@ class PickerServer:
         return len(self._streams) >= MOST_STREAMS
 
     def open(self, stream: GrpcStream) -> Listener | None:
-        """Return the handler of a stream with this path; None if the path has no handler."""
+        """Return the handler for the path of a new stream; None if there is no handler for the path."""
         if stream.path == PROCESS:
             made = PickerStream(stream, self._picker, self._leave)
             self._streams.add(made)
@@ -100,7 +104,7 @@ class PickerServer:
         return self.open_health_check(stream)
 
     def open_health_check(self, stream: GrpcStream) -> Listener | None:
-        """Return the handler of a health check; None for any other path."""
+        """Return the handler of a health check. None for any other path, or if there are too many health checks."""
         if stream.path not in (HEALTH_CHECK, HEALTH_WATCH) or len(self._health) >= MOST_HEALTH_STREAMS:
             return None
         made = HealthStream(stream, self._ready, self._health.discard, watching=stream.path == HEALTH_WATCH)
@@ -113,8 +117,8 @@ class PickerServer:
             self._idle.set()
 
     def sweep(self) -> None:
-        """End streams that exceed their time, send changes to health watchers, and reload a changed certificate. Runs a
-        few times a second.
+        """End streams that exceed their time, send changes to the watchers of health, and reload a changed certificate.
+        Runs a few times a second.
         """
         now = self._now()
         if self._tls is not None:
@@ -125,7 +129,7 @@ class PickerServer:
             health.look()
 
     async def drain(self, seconds: float) -> None:
-        """Accept no more streams; wait for the open streams, at most this many seconds."""
+        """Accept no further streams, and wait for the open streams for at most this many seconds."""
         for server in self._servers:
             server.close()
         for connection in tuple(self._connections):
@@ -148,7 +152,7 @@ class PickerServer:
 
 @dataclass(frozen=True, slots=True)
 class PickerListeners:
-    """The picker's bound sockets; None for a port that the settings do not configure."""
+    """The picker's bound sockets. The socket of a port that the settings do not configure is None."""
 
     picker: socket.socket | None
     health: socket.socket | None

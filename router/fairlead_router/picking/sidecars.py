@@ -1,6 +1,6 @@
-"""Pools with prefill and decode behind a proxy, as llm-d does it: the proxy sends a request to a decode instance, with
-the prefill instance in a header. A side-car of the decode instance first sends the prompt to the prefill instance, and
-then passes the KV blocks named in its response to the decode engine.
+"""Serves pools with prefill and decode instances behind a proxy, as llm-d does: the proxy sends a request to a decode
+instance, and a header names the prefill instance. A side-car of the decode instance first sends the prompt to the
+prefill instance. The prefill response names KV blocks, which the side-car then passes to the decode engine.
 
 The router sees only the side-car's response. If the prefill instance fails, the side-car lets its own engine compute
 the prompt, so the router does not see that failure.
@@ -16,15 +16,16 @@ from fairlead_router.picking.finding import members
 from fairlead_router.pools.pool import Pool
 
 PREFILL_HEADER = b"x-prefiller-host-port"
-"""Header with the `ip:port` of the prefill instance. llm-d's side-car obeys it. A client's own header of this name is
-removed.
+"""The header with the `ip:port` of the prefill instance, which llm-d's side-car obeys. If the client sends a header of
+this name, it is removed.
 """
 
 
 def members_and_prefills(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the instances that may serve a request if its proxy may only send to this subset of endpoints. These are
-    the instances of the subset and, if none of them is a prefill instance, all prefill instances: a proxy never sends
-    requests to prefill instances itself.
+    """Return the instances that may serve a request if its proxy may send only to this subset of endpoints.
+
+    These are the instances of the subset. If none of them is a prefill instance, all prefill instances are added,
+    because a proxy never sends requests to prefill instances itself.
     """
     found = members(pool, subset)
     prefills = tuple(one.id for one in pool.table.instances if one.role is Role.PREFILL)
@@ -32,8 +33,8 @@ def members_and_prefills(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]
 
 
 def decode_endpoints(pool: Pool, dispatch: Dispatch, now: float, name: str) -> list[str]:
-    """Return the addresses of the chosen decode instance and then of the decode instances that could replace it, the
-    least loaded first.
+    """Return the address of the chosen decode instance, and then the addresses of the decode instances that could
+    replace it, the least loaded first.
     """
     entries = {one.id: one for one in pool.table.instances}
     assert dispatch.decode is not None
@@ -48,9 +49,9 @@ def _could_decode(other: InstanceEntry, prefill: InstanceEntry, pool: Pool, chos
 
 
 def rank_for_all(dispatch: Dispatch) -> int | None:
-    """Return the data-parallel rank to name in the request's header; None if each engine must choose its rank. A
-    side-car sends the same header to the prefill and the decode instance, so a rank is named only if it is the same for
-    both.
+    """Return the data-parallel rank to name in the request's header; None if each engine must choose its own rank. A
+    side-car sends the same header to the prefill and the decode instance, so the rank is named only if both have the
+    same rank.
     """
     rank = rank_of(dispatch.instance)
     return rank if dispatch.decode is None or rank_of(dispatch.decode) == rank else None

@@ -1,5 +1,5 @@
-"""The streams of the picker's port: passes the messages of each gRPC call to its exchange, does the exchange's actions,
-and responds to health checks.
+"""The streams of the picker's port. It passes the messages of each gRPC call to the call's exchange, does the actions
+that the exchange returns, and responds to health checks.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ HEALTH_CHECK = b"/grpc.health.v1.Health/Check"
 HEALTH_WATCH = b"/grpc.health.v1.Health/Watch"
 
 LARGEST_UNCOUNTED = 1024 * 1024
-"""Maximum number of bytes of a piece of a response that are buffered even if the memory for bodies is used up; proxies
-send smaller pieces.
+"""Maximum number of bytes of a response's piece that is buffered even if the memory for bodies is used up. Proxies send
+smaller pieces.
 """
 LARGEST_HEADS = 1024 * 1024
-"""Maximum number of bytes of a message that is not a body; such messages do not count towards the memory for bodies."""
+"""Maximum number of bytes of a message without a body. Such messages do not count towards the memory for bodies."""
 LARGEST_HEALTH_CHECK = 64 * 1024
 
 LIVENESS = "liveness"
@@ -55,13 +55,13 @@ READINESS = ("", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor")
 
 _NO_ACCOUNT = NoAccount()
 _WITHHELD = (b"set-cookie", b"set-cookie2", b"clear-site-data", b"alt-svc", b"x-llm-d-request-dropped-reason")
-"""Headers of an engine's response that are removed before the client gets it."""
+"""Headers of an engine's response that the client does not get."""
 
 logger = logging.getLogger(__name__)
 
 
 class PickerStream:
-    """The stream of one HTTP request at the proxy. `ended` is called when the stream is over."""
+    """The gRPC stream for one HTTP request at the proxy. `ended` is called when the stream is over."""
 
     __slots__ = ("_arriving", "_asked", "_ended", "_exchange", "_picker", "_stream", "arrived_at")
 
@@ -73,13 +73,13 @@ class PickerStream:
         self.arrived_at = picker.now()
         memory = MemoryShare(picker.body_memory, stream.connection)
         self._arriving = MemoryShare(picker.body_memory, stream.connection)
-        """The memory held by a message that has not fully arrived."""
+        """The memory for a message that has not fully arrived."""
         self._asked = PickedRequest([], stream.authority, self.arrived_at, memory, self._go, self._refuse)
 
     # ── what the connection says ──
 
     def message(self, payload: bytes) -> None:
-        """Handle a ProcessingRequest."""
+        """Process a ProcessingRequest of the proxy."""
         try:
             came = wire.decode(payload)
         except wire.DecodeError:
@@ -91,7 +91,7 @@ class PickerStream:
         self._guarded(lambda: self._exchange.hear(came) if self._has_room(came) else ())
 
     def _has_room(self, came: Incoming | None) -> bool:
-        """Return whether there is memory for the message; if not, refuse its request."""
+        """Return whether there is memory for the message. If there is none, refuse the request."""
         if not isinstance(came, BodyCame) or came.side is not Side.REQUEST or self._exchange.stage is not Stage.READING:
             return True
         if self._asked.memory.take(len(came.piece)):
@@ -100,8 +100,8 @@ class PickerStream:
         return False
 
     def keeps(self, size: int) -> bool:
-        """Return whether `size` bytes of a message can be buffered until the remaining bytes arrive. A response in
-        progress can continue even if requests have used up the memory, as long as its pieces have a usual size.
+        """Return whether `size` bytes of a message can be buffered until the rest arrives. A response in progress
+        continues even if requests have used up the memory, unless its pieces are larger than usual.
         """
         share = self._arriving
         if size <= share.held:
@@ -115,11 +115,11 @@ class PickerStream:
         return size <= LARGEST_UNCOUNTED
 
     def half_closed(self) -> None:
-        """Handle that the proxy sends no more messages."""
+        """Process the end of the proxy's messages."""
         self._guarded(self._exchange.half_closed)
 
     def gone(self) -> None:
-        """Handle that the stream is gone."""
+        """Process the end of the stream."""
         self._guarded(self._exchange.gone)
 
     def _guarded(self, hear: Callable[[], Sequence[Action]]) -> None:
@@ -178,7 +178,7 @@ class PickerStream:
         self._ended(self)
 
     def _let_go(self) -> None:
-        """Drop the request's body; release its memory after all queued bytes of it were sent to the proxy."""
+        """Drop the request's body. Release its memory when all queued bytes have been sent to the proxy."""
         self._asked.body = b""
         self._stream.when_sent(self._asked.memory.release)
 
@@ -197,8 +197,8 @@ class PickerStream:
         self._do(self._exchange.refused(AnswerAtOnce(answer.status, headers, answer.body, details)))
 
     def _why_not_kept(self, headers: HeaderList) -> HeaderList:
-        """Return a header with the reason why the decision could not be kept, if the client asked for the decision;
-        empty if the headers have the reason already.
+        """Return a header with the reason why the routing decision is not kept, if the client asked to keep it. Empty
+        if the client did not ask, or if the headers already have the reason.
         """
         if any(name == KEPT_HEADER for name, _ in headers) or not asks_to_explain(self._asked.headers):
             return []
@@ -207,7 +207,7 @@ class PickerStream:
     # ── time ──
 
     def sweep(self, now: float, body_seconds: float, total_seconds: float) -> None:
-        """End the stream if receiving its body, or the whole request, exceeds these seconds."""
+        """End the stream if the request's body, or the whole request, takes longer than these seconds."""
         if self._exchange.stage is Stage.READING and now - self.arrived_at >= body_seconds:
             self._picker.too_slow(self._asked)
         elif self._exchange.stage is Stage.NEW and now - self.arrived_at >= body_seconds:
@@ -216,14 +216,14 @@ class PickerStream:
             self.break_off(DEADLINE_EXCEEDED, f"the request took longer than {total_seconds:g} s")
 
     def break_off(self, status: int = UNAVAILABLE, message: str = "this router stops") -> None:
-        """End the stream with this gRPC status before its request is complete."""
+        """End the stream with this gRPC status, even if its request is not complete."""
         self._exchange.gone()
         self._finish(status, message)
 
 
 class HealthStream:
-    """A call of grpc.health.v1.Health. `ready` says whether requests are accepted. A `watching` call is sent each
-    change.
+    """A call of grpc.health.v1.Health. `ready`: returns whether the router accepts requests. `watching`: the call gets
+    every change of the state.
     """
 
     __slots__ = ("_ended", "_ready", "_service", "_stream", "_told", "_watching")
@@ -237,7 +237,7 @@ class HealthStream:
         self._told = 0
 
     def message(self, payload: bytes) -> None:
-        """Handle a HealthCheckRequest."""
+        """Respond to a HealthCheckRequest."""
         try:
             self._service = wire.decode_health(payload)
         except wire.DecodeError:
@@ -257,21 +257,23 @@ class HealthStream:
         self._ended(self)
 
     def keeps(self, size: int) -> bool:
-        """Return whether a message of `size` bytes can be buffered: it is at most as long as a service's name."""
+        """Return whether a message of `size` bytes can be buffered. A health check is small, because it has only a
+        service's name.
+        """
         return size <= LARGEST_HEALTH_CHECK
 
     def half_closed(self) -> None:
-        """Handle that the caller sends no more messages: a call without a request ends; a watch continues."""
+        """Process the end of the caller's messages. A call without a request ends; a watch continues."""
         if self._service is None:
             self._stream.finish(INVALID_ARGUMENT, "no HealthCheckRequest")
             self._ended(self)
 
     def gone(self) -> None:
-        """Do nothing: the stream is gone."""
+        """Forget this call, because its stream is gone."""
         self._ended(self)
 
     def look(self) -> None:
-        """Send the state to a watcher if it has changed."""
+        """Send the current state to a watcher if the state has changed."""
         status = self._status()
         if self._service is not None and status != self._told:
             self._told = status

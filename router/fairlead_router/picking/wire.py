@@ -1,7 +1,8 @@
 """Encodes and decodes Envoy's protobuf messages (envoy.service.ext_proc.v3, grpc.health.v1).
 
-Only the fields used here are declared, with their field numbers in Envoy's files; other fields are skipped. Strings are
-read as bytes, because a client's header may hold any bytes. Sent messages have few fields, and are encoded by hand.
+Only the fields that are used here are declared, with the field numbers of Envoy's files; other fields are skipped.
+Strings are read as bytes, because a client's header may have any bytes. Messages to the proxy have few fields, and are
+encoded by hand.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ _health_request = _CLASSES["HealthCheckRequest"].FromString
 
 
 def decode(payload: bytes) -> Incoming | None:
-    """Decode a ProcessingRequest; return None if it has no message of a known type. Raises DecodeError."""
+    """Return the message in a ProcessingRequest; None if it has no message of a known type. Raises DecodeError."""
     message = _request(payload)
     kind = message.WhichOneof("request")
     if kind is None:
@@ -123,8 +124,8 @@ def decode(payload: bytes) -> Incoming | None:
 
 
 def _endpoints(value: Any) -> tuple[str, ...]:
-    """Return the endpoints of a list of `ip:port`, or of a text with commas: a proxy that takes the value from a header
-    sends a text.
+    """Return the endpoints in a list of `ip:port`, or in a text with commas between them. A proxy that takes the value
+    from a header sends a text.
     """
     texts = [item.string_value for item in value.list_value.values] if value.HasField("list_value") else [value.string_value]
     return tuple(endpoint for text in texts for part in text.split(",") if (endpoint := part.strip()))
@@ -145,7 +146,7 @@ def _other_modes(message: Any) -> str:
 
 
 def encode(message: Outgoing) -> bytes:
-    """Encode a ProcessingResponse."""
+    """Return a message to the proxy, encoded as a ProcessingResponse."""
     if isinstance(message, PassBody):
         streamed = _bytes(1, message.piece) + (b"\x10\x01" if message.ended else b"")
         common = _bytes(3, _bytes(3, streamed))  # body_mutation.streamed_response
@@ -165,14 +166,16 @@ def encode(message: Outgoing) -> bytes:
 
 
 def _mutation(number: int, changed: Any, removed: Any = ()) -> bytes:
-    """Encode a HeaderMutation. A set header replaces the existing one (append_action OVERWRITE_IF_EXISTS_OR_ADD)."""
+    """Return an encoded HeaderMutation. A header that is set replaces an existing header (append_action
+    OVERWRITE_IF_EXISTS_OR_ADD).
+    """
     fields = [_option(name, value) for name, value in changed]
     fields += [_bytes(2, name) for name in removed]
     return _bytes(number, b"".join(fields)) if fields else b""
 
 
 def _option(name: bytes, value: bytes) -> bytes:
-    """Encode a HeaderValueOption, as a field of HeaderMutation."""
+    """Return an encoded HeaderValueOption, as a field of HeaderMutation."""
     size = len(name) + len(value)
     if size < 120:  # every length is one byte; nearly always
         return b"\n%c\n%c\n%c%s\x1a%c%s\x18\x02" % (size + 8, size + 4, len(name), name, len(value), value)
@@ -180,8 +183,8 @@ def _option(name: bytes, value: bytes) -> bytes:
 
 
 def _destination(endpoints: bytes, scores: Mapping[str, float]) -> bytes:
-    """Encode the Struct `{"envoy.lb": {"x-gateway-destination-endpoint": …}}`, with the scores of endpoints if there
-    are any.
+    """Return the encoded Struct `{"envoy.lb": {"x-gateway-destination-endpoint": …}}`, with the scores of endpoints if
+    there are any.
     """
     inner = _entry(ENDPOINT_KEY.encode(), _bytes(3, endpoints))
     if scores:
@@ -216,11 +219,11 @@ SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 
 
 def decode_health(payload: bytes) -> str:
-    """Decode a HealthCheckRequest; return the name of its service. Raises DecodeError."""
+    """Return the name of the service in a HealthCheckRequest. Raises DecodeError."""
     service: bytes = _health_request(payload).service
     return service.decode("utf-8", "replace")
 
 
 def encode_health(status: int) -> bytes:
-    """Encode a HealthCheckResponse."""
+    """Return an encoded HealthCheckResponse with this status."""
     return b"\x08" + _varint(status)

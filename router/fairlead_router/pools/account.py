@@ -1,8 +1,9 @@
-"""The account of one pool's requests: which of them wait, which are in flight, and how each ended.
+"""The account of one pool's requests: the waiting requests, the requests in flight, and the ways in which requests
+ended.
 
-Only the account reports requests to the scheduler. Each request ends exactly once, in one of the ways of
-`fairlead_router.metrics.endings`: the report to the scheduler, the counters and the charge of its key have the same
-token counts.
+Only the account reports requests to the scheduler. Each request ends exactly once, in one of the ways in
+`fairlead_router.metrics.endings`. The scheduler, the counters and the charge of the request's key get the same token
+counts.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ from fairlead_router.protocols.answers import Usage
 _SERVED: Final = Ending.SERVED
 
 DECLINED = "declined"
-"""The kind of failure of an instance that refused a request (4xx) which another instance then gets."""
+"""The kind of failure of an instance that refused a request (4xx), if another instance then gets the request."""
 
 KEEP_REPORTING_SECONDS = 3.0
-"""Seconds after which a router that decides for itself again has surely reported its own requests."""
+"""Seconds for which a router keeps reporting requests in flight for which another router now reports. After that, the
+other router has surely reported them.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +47,8 @@ logger = logging.getLogger(__name__)
 class PoolAccount:
     """The account of one pool's requests. Other modules may read its attributes, but change them only by its methods.
 
-    Once a ticket has ended, its request is not reported to the scheduler again, so ending a ticket twice is harmless.
-    `recount` is called when a finished request changed the learned number of bytes per token.
+    Ending a ticket twice is harmless, because the request of an ended ticket is not reported to the scheduler again.
+    `recount` is called when a finished request has changed the measured number of bytes per token.
     """
 
     __slots__ = (
@@ -73,25 +76,27 @@ class PoolAccount:
         """Records a share of the pool's requests for simulations."""
         self.settling = Settling(self._counters, self.traffic)
         self.direct: dict[str, int] = {}
-        """By instance: the number of direct requests in flight, which bypassed the scheduler. Instances without such
+        """By instance: the number of direct requests in flight, which bypass the scheduler. Instances without such
         requests are left out.
         """
         self.holds: dict[str, float] = {}
-        """For each draining instance, the Unix time since which it is kept because other instances fetch KV blocks from
-        it; 0 = it is no longer kept.
+        """By draining instance: the Unix time since which the instance is reported as in use, because other instances
+        fetch KV blocks from it; 0 = it is no longer reported.
         """
         self.waiting = 0
         """Number of requests of this router's clients that wait for a decision."""
         self.asking_routers = 0
-        """Number of other routers for which this router decides in this pool."""
+        """Number of other routers that let this router decide for this pool."""
         self.is_decided_elsewhere = False
-        """Whether another router decides for this pool. That router then reports the pool's requests."""
+        """Whether another router decides for this pool, and reports the pool's requests."""
         self._kept_rows = KeptRows()
-        """The requests in flight at the time when another router began to report all or some of them."""
+        """The requests in flight at the time at which another router began to report them. This router reports them for
+        a while too.
+        """
         self._waiting_room = WaitingRoom(scheduler.held)
-        """The direct requests that wait while the pool has no instance."""
+        """The direct requests that wait for an instance of the pool."""
         self._used_at = now
-        """The latest time at which the pool may have had a request. It is initially the start of this process, because
+        """The latest time at which the pool may have had a request. It begins with the start of this process, because
         the time before the start does not count as idle.
         """
         self._ticked_at = 0.0
@@ -99,7 +104,7 @@ class PoolAccount:
         """The time at which the token counts of all streams were last reported to the scheduler."""
 
     def take(self, table: RoutingTable, classes: PriorityClasses, sizes: TokenSizes) -> None:
-        """Use this table, these priority classes and these token sizes from now on."""
+        """Use this table, these priority classes and these token sizes for further requests."""
         self._classes = classes
         self._token_sizes = sizes
         self._waiting_room.take(table)
@@ -107,18 +112,21 @@ class PoolAccount:
     # ── use ──
 
     def held(self) -> HeldDemand:
-        """Return the requests that wait until the pool has an instance."""
+        """Return the number and the prompt tokens of the requests that wait until the pool has an instance."""
         return self._waiting_room.held()
 
     def use(self, now: float) -> PoolUse:
-        """Return the use of the pool by clients of this router."""
+        """Return the use of the pool by this router's clients: the waiting requests, and the seconds since the last
+        request.
+        """
         held = self.held()
         idle_seconds = 0.0 if self._is_used() else max(0.0, now - self._used_at)
         return PoolUse(pool=self._key, held_requests=held.requests, held_prompt_tokens=held.prompt_tokens, idle_seconds=idle_seconds)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Return the requests in flight by instance, for the report to the control API: requests that the scheduler
-        queued for it or sent to it, and direct requests. If another router decides, only direct requests are included.
+        """Return the requests in flight on each instance, for the report to the control API: the requests that the
+        scheduler has queued for the instance or sent to it, and direct requests. If another router decides for the
+        pool, only direct requests are included, and for a while the requests that were in flight before.
         """
         rows = {} if self.is_decided_elsewhere else {row.instance: row for row in self._scheduler.in_flight()}
         self._kept_rows.add_to(rows)
@@ -131,7 +139,9 @@ class PoolAccount:
         return tuple(rows.values())
 
     def hold(self, draining: Iterable[str], now: float) -> None:
-        """Report each of these draining instances as in use until `let_go`, so that it is not deleted before."""
+        """Report each of these draining instances as in use until `let_go`, so that the control plane does not delete
+        it.
+        """
         self.holds = {instance: self.holds.get(instance, now) for instance in draining}
 
     def let_go(self, instance: str) -> None:
@@ -139,21 +149,23 @@ class PoolAccount:
         self.holds[instance] = 0.0
 
     async def wait_for_instance(self, body_bytes: int, now: float) -> None:
-        """Wait until an instance accepts direct requests, if an instance is expected and the waiting room has space."""
+        """Wait until the pool has an instance for direct requests. Return at once if no instance is expected, or if the
+        waiting room is full.
+        """
         self._used_at = now
         await self._waiting_room.wait_for_instance(body_bytes)
 
     def stop_waiting(self) -> None:
-        """Let all direct requests that wait for an instance continue."""
+        """Let all direct requests that wait for an instance try again."""
         self._waiting_room.open()
 
     def begin_direct(self, instance: str, now: float) -> None:
-        """Count a direct request at its instance until `end_direct`; direct requests bypass the scheduler."""
+        """Count a direct request, which bypasses the scheduler, at its instance until `end_direct`."""
         self.direct[instance] = self.direct.get(instance, 0) + 1
         self._used_at = now
 
     def end_direct(self, instance: str) -> None:
-        """Record that a direct request has left its instance."""
+        """Stop counting a direct request at its instance."""
         left = self.direct[instance] - 1
         if left:
             self.direct[instance] = left
@@ -161,19 +173,19 @@ class PoolAccount:
             del self.direct[instance]
 
     def join(self) -> None:
-        """Record that another router lets this router decide about its requests from now on."""
+        """Record that another router has begun to let this router decide about its requests."""
         self.asking_routers += 1
 
     def leave(self, now: float) -> None:
-        """Record that another router decides about its own requests again. Its requests in flight are still reported
-        here for a while, until it reports them itself.
+        """Record that another router decides about its own requests again. This router keeps reporting that router's
+        requests in flight for a while, until that router reports them.
         """
         self.asking_routers -= 1
         self._keep_reporting(now)
 
     def decide_elsewhere(self, now: float) -> None:
-        """Let another router decide from now on. The requests in flight are still reported here until that router
-        reports them.
+        """Let another router decide for the pool. This router keeps reporting the requests in flight for a while, until
+        the other router reports them.
         """
         self._keep_reporting(now)
         self.is_decided_elsewhere = True
@@ -191,8 +203,8 @@ class PoolAccount:
     # ── a request's way through ──
 
     def submit(self, request: RoutingRequest, now: float, charge: Charge | None = None) -> Ticket:
-        """Submit a request to the scheduler. The returned ticket may already be decided. Its `charge` is settled when
-        the request ends.
+        """Submit a request to the scheduler, and return its ticket, which may already have a decision. `charge` is
+        settled when the request ends.
         """
         ticket = Ticket(request, charge)
         self.tickets[request.id] = ticket
@@ -213,8 +225,8 @@ class PoolAccount:
         return ticket
 
     def prefilled(self, ticket: Ticket, now: float) -> Refusal | None:
-        """Record that the prefill instance has computed the prompt. Return None if the decode instance will now
-        generate the response, or a refusal that ends the ticket.
+        """Record that the prefill instance has computed the prompt. Return None if the decode instance now generates
+        the response. Return the refusal, which ends the ticket, if the request is refused after its prefill.
         """
         if ticket.ended:
             return None
@@ -230,7 +242,7 @@ class PoolAccount:
         return refusal
 
     def first_token(self, ticket: Ticket, now: float) -> None:
-        """Record that the engine began to stream; only the first call counts."""
+        """Record that the engine has begun to stream the response. Only the first call counts."""
         if ticket.ending is None and not ticket.saw_first_token:
             ticket.saw_first_token = True
             ticket.first_token_at = now
@@ -242,11 +254,11 @@ class PoolAccount:
                 self.deliver(results, now)
 
     def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool, to: str | None = None) -> Dispatch | Refusal:
-        """Return another instance from the scheduler, because `failed_instance` failed before its response had content.
-        With `to`, a proxy has already sent the request to that instance.
+        """Return the scheduler's next dispatch, because `failed_instance` failed before its response had content. If
+        there is no further attempt, return a refusal, which ends the ticket. The scheduler counts the attempts.
 
-        Returns a new dispatch, or a refusal that ends the ticket. The scheduler counts the attempts. `reached`: the
-        failed instance may have received the request.
+        `to`: the instance to which a proxy has already sent the request; None = the scheduler chooses. `reached`:
+        whether the failed instance may have received the request.
         """
         assert not ticket.ended
         verdict = self._scheduler.retry(ticket.request.id, now, failed_instance, reached=reached, to=to)
@@ -263,15 +275,15 @@ class PoolAccount:
         return verdict
 
     def fetched(self, ticket: Ticket, transfer: CacheTransfer, now: float) -> None:
-        """Record the result of an attempt to fetch the request's KV blocks to its instance."""
+        """Record the result of an attempt to fetch KV blocks of the request's prompt to its instance."""
         if ticket.ending is None:
             self._scheduler.transferred(ticket.request.id, now, transfer)
 
     def carry_on(
         self, ticket: Ticket, left: str, now: float, *, carried_tokens: int, why: str, unlike: str | None = None
     ) -> Dispatch | None:
-        """Return a dispatch to an instance that continues a response which the instance `left` broke off (see
-        `Scheduler.carry_on`). Return None if no other instance is possible; the ticket is then unchanged.
+        """Return a dispatch to an instance that continues the response, which broke off at the instance `left` (see
+        `Scheduler.carry_on`). If no other instance can continue it, return None; the ticket is then unchanged.
         """
         if ticket.ended:
             return None
@@ -289,11 +301,11 @@ class PoolAccount:
         return dispatch
 
     def can_carry_on(self, ticket: Ticket, left: str, now: float) -> bool:
-        """Return whether an instance other than `left` can generate the remaining part of the answer."""
+        """Return whether an instance other than `left` could generate the rest of the response now."""
         return not ticket.ended and self._scheduler.can_carry_on(ticket.request.id, now, left)
 
     def goes_on(self, ticket: Ticket, now: float) -> None:
-        """Record that another instance continues a response that broke off."""
+        """Record that a broken-off response continues: another instance has sent its first piece."""
         if ticket.ending is None and ticket.carried_at is not None:
             self._counters.carrying.observe(now - ticket.carried_at)
             ticket.carried_at = None
@@ -303,9 +315,11 @@ class PoolAccount:
                 self.first_token(ticket, now)
 
     def second_opinion(self, ticket: Ticket, instance: str, now: float, *, counts: bool, beyond: Collection[str] = ()) -> Dispatch | None:
-        """Return another instance to try, for a request that `instance` refused; None if there is none. It may also be
-        one of `beyond`, instances that the request was not meant for. If the other instance serves the request and the
-        refusal `counts`, the refusal is recorded as a failure of `instance`.
+        """Return a dispatch to another instance, for a request that `instance` refused; None if there is no other
+        instance.
+
+        `beyond`: further instances that may get the request, although it was not meant for them. `counts`: whether the
+        refusal counts as a failure of `instance` if the other instance serves the request.
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
         if verdict is not None:
@@ -316,7 +330,9 @@ class PoolAccount:
         return verdict
 
     def pass_over(self, ticket: Ticket, instance: str, now: float) -> Dispatch | None:
-        """Return another instance, because the chosen one must not get the request after all; None if there is none."""
+        """Return a dispatch to another instance, because the chosen `instance` must not get the request after all. None
+        if there is no other instance.
+        """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
         if verdict is not None:
             if not ticket.request.warms:
@@ -333,7 +349,7 @@ class PoolAccount:
                 ticket.charge.generated(min(tokens, ticket.charge.most_tokens), now)
 
     def complete(self, ticket: Ticket, now: float, usage: Usage) -> None:
-        """Record that the engine's response is complete. Impossible counts in its usage are treated as missing."""
+        """Record that the engine's response is complete. Impossible token counts in `usage` are treated as missing."""
         if ticket.ending is not None:
             return
         usage = self.settling.plausible(usage)
@@ -351,8 +367,8 @@ class PoolAccount:
             self._recount(now)
 
     def fail(self, ticket: Ticket, now: float, *, out_of_time: bool = False) -> None:
-        """Record that the request failed after the first byte of its response, or was given up. `out_of_time`: it
-        exceeded its total time.
+        """Record that the request failed after the first byte of its response, or was given up. `out_of_time`: whether
+        it exceeded its total time.
         """
         self._break_off(ticket, ending_of_failure(ticket, out_of_time=out_of_time), now, self._scheduler.fail)
 
@@ -371,13 +387,13 @@ class PoolAccount:
         self.deliver(tell(ticket.request.id, now), now)
 
     def decline(self, ticket: Ticket, now: float) -> None:
-        """Record that the engine refused the request because of the client's fault."""
+        """Record that the engine refused the request because the request is invalid."""
         if not ticket.ended:
             self._end(ticket, Ending.DECLINED, now)
             self.deliver(self._scheduler.decline(ticket.request.id, now), now)
 
     def give_up(self, ticket: Ticket, now: float) -> None:
-        """Refuse the request if it still waits for a decision: it has reached its maximum waiting time."""
+        """Refuse the request if it still waits for a decision, because it has reached its maximum waiting time."""
         if not ticket.ended:
             self.deliver(self._scheduler.give_up(ticket.request.id, now), now)
 
@@ -391,18 +407,20 @@ class PoolAccount:
                 self._counters.classes[ticket.request.priority_class].refused += 1
 
     def _end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
-        """Settle the account of a ticket and drop the ticket; does nothing if it has ended already."""
+        """Settle the account of a ticket and drop the ticket. The ticket must not have ended before."""
         self.settling.end(ticket, ending, now, usage)
         if self.tickets.pop(ticket.request.id, None) is not None and ticket.verdict is None:
             self.waiting -= not ticket.request.warms
 
     def deliver(self, results: Sequence[Dispatch | Refusal], now: float) -> None:
-        """Pass each decision to its ticket. An event about one request may cause decisions about others."""
+        """Pass each decision to its request's ticket. An event about one request may cause decisions about others."""
         for result in results:
             ticket = self.tickets.get(result.request.id)
             if ticket is None or ticket.verdict is not None:
                 self._metrics.accounting_errors += 1
-                logger.error("verdict for a request not waiting", extra={"pool": str(self._key), "request": result.request.id})
+                logger.error(
+                    "decision for a request that does not wait for one", extra={"pool": str(self._key), "request": result.request.id}
+                )
                 if ticket is None and isinstance(result, Dispatch):
                     self.deliver(self._scheduler.cancel(result.request.id, now), now)
                 continue
@@ -422,10 +440,10 @@ class PoolAccount:
                 ticket.when_decided()
 
     def tick(self, now: float) -> None:
-        """Let the scheduler dispatch queued requests, refuse requests that waited too long, and rebalance. Called
-        often.
+        """Let the scheduler dispatch queued requests, refuse requests that have waited too long, rebalance, and end
+        prefills whose first token the router cannot see. Called many times a second.
 
-        Also ends prefills whose first token the router cannot see, and reports the streams' token counts once a second.
+        Once a second, also report the streams' token counts to the scheduler.
         """
         if self.tickets and now - self._told_at >= 1.0:
             self._told_at = now
@@ -442,15 +460,15 @@ class PoolAccount:
                 self._waiting_room.make_room()
 
     def shut_down(self, now: float) -> None:
-        """Refuse all queued requests; dispatched requests continue."""
+        """Refuse all queued requests. Dispatched requests continue."""
         self._waiting_room.open()
         self.deliver(self._scheduler.shut_down(now), now)
 
 
 class KeptRows:
-    """A copy of the number of requests in flight on each instance of one pool, valid until the time `until`.
+    """A copy of the numbers of requests in flight on the instances of one pool, valid until the time `until`.
 
-    Without it a draining instance would seem idle while no router reports its requests.
+    Without the copy a draining instance would seem idle when the decider changes, while no router reports its requests.
     """
 
     __slots__ = ("_rows", "until")
@@ -460,8 +478,8 @@ class KeptRows:
         self.until = inf
 
     def keep(self, rows: Iterable[InstanceInFlight], now: float) -> None:
-        """Copy the numbers of requests sent to instances. Waiting requests are left out, because the other router
-        queues them.
+        """Copy the numbers of requests that were sent to instances. Waiting requests are left out, because the router
+        that decides from now on queues them again.
         """
         for row in rows:
             sent = row.in_flight - row.waiting

@@ -1,8 +1,8 @@
-"""Judges whether engines make progress, by their metrics, KV events and the tokens of responses
+"""Judges whether engines make progress, by their metrics, their KV events and the tokens of their responses
 (`routing.knowledge.progress`).
 
-A stalled engine gets no request that another engine can take, the requests that wait for it go to other engines, and
-the stall is reported to the control API. Each data-parallel rank of an engine is judged separately.
+A stalled engine gets no request that another engine can take, and the requests that wait for it go to other engines.
+The stall is reported to the control API. Each data-parallel rank of an engine is judged separately.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from fairlead_router.pools.pool import Pool
 
 logger = logging.getLogger(__name__)
 
-ASLEEP = "its engine sleeps, by its metrics: it takes requests and computes none; wake it up with POST /wake_up, or delete its pod"
+ASLEEP = "its engine sleeps, according to its metrics: it would accept requests but compute none; wake it up with POST /wake_up, or delete its pod"
 
 EventsHeard = Callable[[str, str], Mapping[int, int]]
-"""A function that returns the number of KV events from this pool and instance, keyed by rank index."""
+"""A function that returns, for a pool and an instance, the number of received KV events by rank index."""
 
 
 class EngineLives:
-    """The progress of every target. It is kept in the `engines` of the target's pool."""
+    """Judges the progress of every target. The progress itself is stored in the `engines` of the target's pool."""
 
     def __init__(self, silences: Silences, events_heard: EventsHeard, now: Callable[[], float]) -> None:
         self._silences = silences
         self._events_heard = events_heard
         self._now = now
         self._addresses: dict[tuple[str, str], str] = {}
-        """The address of each target's engine, keyed by pool and target."""
+        """By pool and target: the address of the target's engine."""
         self._at: dict[str, list[EngineProgress]] = {}
-        """By address: the progress of the engines there. Engines with several ranks are left out, because the rank that
-        generated a token is unknown.
+        """By address: the progress of the engines there. Engines with several ranks are left out, because the router
+        does not know which rank generated a token.
         """
         self._events: dict[tuple[str, str], int] = {}
 
     def keep(self, present: Collection[tuple[Pool, InstanceEntry]]) -> None:
-        """Keep these engines and forget all others; also forget an engine that a new engine at the same target has
-        replaced.
+        """Keep these engines and forget all others. If a target has a new engine, at another address, forget its old
+        engine too.
         """
         addresses = {(str(pool.key), target): entry.address for pool, entry in present for target in pool.targets(entry.id)}
         if addresses == self._addresses:
@@ -65,14 +65,14 @@ class EngineLives:
         self._events = {key: count for key, count in self._events.items() if key in addresses}
 
     def moved(self, addresses: Collection[str]) -> None:
-        """Record that tokens of responses arrived from these addresses."""
+        """Record that tokens of responses have arrived from these addresses."""
         now = self._silences.awake()
         for address in addresses:
             for progress in self._at.get(address, ()):
                 progress.moved(now)
 
     def saw(self, pool: Pool, entry: InstanceEntry, page: EnginePage) -> None:
-        """Judge the instance's progress by its current metrics page."""
+        """Judge the progress of the instance's engine by its current metrics page, and report a stall or its end."""
         awake, targets = self._silences.awake(), pool.targets(entry.id)
         self._hear(pool, entry, targets, awake)
         figures = pool.engines.figures(entry.id, entry.address, page)
@@ -136,9 +136,9 @@ def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Ma
     """Return the number of requests that this router has given to each target, for comparison with the target's own
     report.
 
-    On some paths a server may choose another rank than the request names. So if other ranks run more requests than they
-    were given, a rank without running requests may have none; and a rank with running requests may have the requests of
-    another rank.
+    On some paths a server may choose another rank than the request names. So a request may be at another rank than the
+    router assumes. If other ranks run more requests than the router gave them, a rank without running requests may have
+    none. A rank with running requests may have requests that were given to another rank.
     """
     given = {target: replace(pool.scheduler.take_given(target), others=pool.account.direct.get(entry.id, 0)) for target in targets}
     if len(targets) == 1:
@@ -155,18 +155,20 @@ def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Ma
 
 
 def _words(life: Life, targets: Sequence[str]) -> str:
-    """Return the message of the instance's condition. It stays the same while the state lasts."""
-    share = "half of the" if life is Life.SLOW else "longer than the"
+    """Return a message about these targets of an instance, which are slow or stalled. It stays the same while the state
+    lasts.
+    """
+    share = "half of" if life is Life.SLOW else "longer than"
     ranks = [str(rank) for target in targets if (rank := rank_of(target)) is not None]
     who = "it has requests and its engine"
     if ranks:
         named = f"rank {ranks[0]} has" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]} have"
         who = f"its data-parallel {named} requests and"
-    return f"{who} moved nothing for {share} time that its steps allow, though its HTTP server answers"
+    return f"{who} made no progress for {share} the time that its steps allow, although its HTTP server responds"
 
 
 def _avoidable(pool: Pool, entry: InstanceEntry, now: float) -> bool:
-    """Return whether another instance can take the requests that wait for the instance `entry`."""
+    """Return whether another instance could take the requests that wait for the instance `entry`."""
     shut = pool.scheduler.broken(now)
     others = [one for one in pool.table.instances if one.accepting and one.id != entry.id and one.id not in shut]
     return any(one.role is entry.role or (entry.role is Role.PREFILL and one.role is Role.DECODE) for one in others)

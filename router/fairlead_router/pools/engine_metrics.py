@@ -1,6 +1,6 @@
-"""Reads every engine's metrics once a second, and its list of models now and then.
+"""Reads every engine's metrics once a second, and its list of models every 30 s.
 
-The scheduler gets the used share of the KV cache of each rank; the pool gets the cache's size and the data-parallel
+The scheduler gets the used share of the KV cache of each rank. The pool gets the cache's size and the data-parallel
 ranks. A difference between an engine's report and the pool's spec is recorded as a trouble, for the control API.
 """
 
@@ -31,13 +31,15 @@ MODELS_SECONDS = 30.0
 DOUBTED_SECONDS = 0.05
 TIMEOUT_SECONDS = 0.9
 PATIENT_SECONDS = 5.0
-"""Timeout in seconds for an engine that has not responded, to find out whether it is slow or hangs."""
+"""Timeout in seconds for an engine that did not respond before. It is longer than the usual timeout, to find out
+whether the engine is slow or hangs.
+"""
 AT_ONCE = 16
 MOST_NAMED = 5
 METRICS, MODELS = "its metrics", "its list of models"
-"""Names of an engine's reports, for messages about troubles."""
+"""Names of two kinds of reports from an engine, for messages that name an implausible report."""
 _SILENT = ("timeout", "unreachable")
-"""Kinds of failure in which an engine did not respond at all. After any other failure, the engine counts as responding.
+"""Kinds of failure that mean that an engine did not respond. After any other failure, the engine counts as responding.
 """
 
 logger = logging.getLogger(__name__)
@@ -46,7 +48,7 @@ logger = logging.getLogger(__name__)
 class EngineScraper:
     """Reads the metrics of all reachable instances of all pools.
 
-    An instance that does not respond has no reading; policies treat its load as unknown.
+    An instance that does not respond has no metrics, and policies treat its load as unknown.
     """
 
     def __init__(
@@ -70,8 +72,8 @@ class EngineScraper:
         self._models_due: dict[tuple[str, str], float] = {}
 
     async def scrape(self) -> None:
-        """Read the metrics of every instance that can be reached or has requests. Runs every SCRAPE_SECONDS; a slow
-        instance delays no other instance.
+        """Read the metrics of every instance that can be reached, and of lost instances that have requests. Runs every
+        SCRAPE_SECONDS. A slow instance delays no other instance.
         """
         present = [(pool, entry) for pool in self._pools.all() for entry in pool.table.instances if _is_read(pool, entry)]
         keys = {(str(pool.key), entry.id) for pool, entry in present}
@@ -92,7 +94,7 @@ class EngineScraper:
                 task.result()
 
     async def read_doubted(self) -> None:
-        """Read the model lists of the engines that may lack a model's name because they refused it. Runs every
+        """Read the model lists of engines that have refused a model's name and so may lack it. Runs every
         DOUBTED_SECONDS, and reads each list at most once in SCRAPE_SECONDS.
         """
         doubted = [(pool, name, pool.addresses[name]) for pool in self._pools.all() for name in pool.choice.names.doubted]
@@ -100,7 +102,7 @@ class EngineScraper:
             await asyncio.gather(*(self._check_models(*one) for one in doubted))
 
     async def _read_one(self, pool: Pool, entry: InstanceEntry) -> None:
-        """Read one engine's metrics. A fault in the response costs only the metrics of this engine."""
+        """Read one engine's metrics. If reading fails because of a bug, the other engines are not affected."""
         try:
             await self._read(pool, entry)
         except Exception:
@@ -168,8 +170,8 @@ class EngineScraper:
         pool.engines.found(instance, EngineTrouble.KV_USAGE_IMPLAUSIBLE, implausible)
 
     async def _check_models(self, pool: Pool, instance: str, address: str) -> None:
-        """Read the engine's model list. If an engine has no list, or the router may not read the list, the engine
-        counts as serving every declared name.
+        """Read the engine's list of models if it is time, and record the declared names that it lacks. If the engine
+        has no list, or the router may not read the list, the engine counts as serving every declared name.
         """
         key, now = (str(pool.key), instance), self._now()
         due = self._models_due.get(key, 0.0)
@@ -205,8 +207,8 @@ def _is_read(pool: Pool, entry: InstanceEntry) -> bool:
 
 
 def _ranks(pool: Pool, instance: str, address: str, page: EnginePage | None) -> Collection[int]:
-    """Return the data-parallel ranks that the engine reports: the ranks on its metrics page and, if the page may lack
-    some ranks, also those reported elsewhere.
+    """Return the data-parallel ranks that the engine reports on its metrics page. If the page may lack ranks, the ranks
+    that it reports elsewhere are added.
     """
     shown = () if page is None else tuple(page.ranks)
     if shown and METRIC_NAMES[pool.engine_of(instance).type].tells_all_ranks:

@@ -1,5 +1,5 @@
-"""Chooses among the instances of a pool: the instances that serve a model name or adapter, and the least loaded of
-these instances for requests that bypass the scheduler.
+"""Chooses among the instances of a pool: finds the instances that serve a model name or adapter, and the least loaded
+of them for requests that bypass the scheduler.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from fairlead_router.pools.side_circuits import SideCircuits
 
 OPINIONS_PER_SECOND = 10.0
 OPINIONS_AT_ONCE = 50.0
-"""Maximum burst of second opinions in a pool: refused requests that are tried on another instance. Refusals of a
-model's name do not count.
+"""Maximum number of second opinions in a burst in a pool. A second opinion sends a refused request to another instance.
+Refusals because of a model's name do not count.
 """
 
 
 class OpinionBudget:
-    """A token bucket of second opinions, which are tries of a refused request on another instance. A second opinion
-    that contradicts the refusal is given back to the bucket.
+    """A token bucket for second opinions. A second opinion sends a request that an instance refused to another
+    instance; if this instance accepts the request, the second opinion is returned to the bucket.
     """
 
     __slots__ = ("_at", "left")
 
     def __init__(self) -> None:
         self.left = OPINIONS_AT_ONCE
-        """Number of second opinions that the bucket has now."""
+        """Number of second opinions in the bucket now."""
         self._at = 0.0
 
     def take(self, now: float) -> bool:
-        """Take one second opinion at the time `now`, in seconds of any clock; return whether one was left."""
+        """Take one second opinion, and return whether one was left. `now` is in seconds of any clock."""
         self.left = min(OPINIONS_AT_ONCE, self.left + OPINIONS_PER_SECOND * max(0.0, now - self._at))
         self._at = now
         if self.left < 1.0:
@@ -42,13 +42,13 @@ class OpinionBudget:
         return True
 
     def give_back(self) -> None:
-        """Give back a second opinion that contradicted the refusal."""
+        """Return a second opinion to the bucket, because the other instance accepted the request."""
         self.left = min(OPINIONS_AT_ONCE, self.left + 1.0)
 
 
 class InstanceChoice:
-    """Chooses among the instances of one pool. `direct`: the number of requests in flight to each instance that
-    bypassed the scheduler.
+    """Chooses among the instances of one pool. `direct`: by instance, the number of requests in flight that bypassed
+    the scheduler.
     """
 
     __slots__ = (
@@ -81,15 +81,16 @@ class InstanceChoice:
     # ── names ──
 
     def listed(self, instance: str, models: Collection[str], asked_at: float, aliases: Collection[str] = ()) -> None:
-        """Record the models that the instance listed when it was asked at `asked_at` (Unix seconds). `aliases` are
+        """Record the models that the instance listed in response to a request at `asked_at` (Unix seconds). `aliases`:
         further names under which engines serve the pool's model.
         """
         self.names.listed(instance, models, (*self._declared, *aliases), asked_at)
 
     def serving(self, name: str, among: tuple[str, ...] | None, now: float) -> tuple[str, ...] | None:
-        """Return the instances `among` these (None = all) that may get a request for this model name. Return `among`
-        unchanged if no instance is known to lack the name, or if all instances that accept requests lack it. Where
-        prefill and decode are divided, the check happens later, when the request is sent.
+        """Return the instances, out of `among` (None = all), that may get a request for this model name.
+
+        Return `among` itself if no instance is known to lack the name, or if all instances that accept requests lack
+        it. Return it too if the pool divides prefill and decode, because its requests are checked when they are sent.
         """
         lacking = self.names.lacking(name, now) if self.names.missing else ()
         if not lacking or self._divides:
@@ -98,16 +99,16 @@ class InstanceChoice:
         return able if self._accepting.intersection(able) else among
 
     def lacks(self, dispatch: Dispatch, name: str, now: float) -> str | None:
-        """Return the target of this dispatch whose instance is now known to lack the model name; None if no target
-        lacks the name, or if all accepting instances lack it.
+        """Return the dispatch's target whose instance is known by now to lack the model name. None if no target lacks
+        the name, or if all accepting instances lack it.
         """
         lacking = self.names.lacking(name, now)
         found = next((one for one in (dispatch.instance, dispatch.decode) if one is not None and instance_of(one) in lacking), None)
         return None if self._accepting.issubset(lacking) else found
 
     def prefills_in_vain(self, dispatch: Dispatch, now: float) -> str | None:
-        """Return the dispatch's prefill target if its prefill would be useless, because it does not hand its KV blocks
-        over; None if the prefill is useful.
+        """Return the dispatch's prefill target if its prefill would be useless, because its engine does not name its KV
+        blocks to other instances. None if the prefill is useful, or if the dispatch has no separate prefill.
         """
         instance = instance_of(dispatch.instance)
         if dispatch.decode is None or self.handovers.rests(instance, now):
@@ -116,8 +117,8 @@ class InstanceChoice:
         return None
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
-        """Return the accepting instances that are assumed to lack the name although their lists have it or could not be
-        read. A client receives 404 only after these instances were asked.
+        """Return the accepting instances that are assumed to lack the name, although their lists have it or could not
+        be read. A client gets a 404 only after these instances were asked.
         """
         return self._accepting.intersection(self.names.only_doubted(name, now))
 
@@ -128,12 +129,12 @@ class InstanceChoice:
         return next(iter(self.by_load(excluded, now, name)), None)
 
     def by_load(self, excluded: Collection[str], now: float, name: str = "", among: Collection[str] | None = None) -> list[str]:
-        """Return the accepting instances `among` these (None = all) for a request that bypasses the scheduler.
-        Instances with fewer requests in flight come first, and instances whose circuit is open come last.
+        """Return the accepting instances, out of `among` (None = all) and without `excluded`, for a request that
+        bypasses the scheduler. Instances with fewer requests in flight come first; instances whose circuit is open come
+        last.
 
-        Instances that lack the model or adapter `name` are included only if all instances lack it: they would respond
-        with 404, so they cannot replace any other instance. Instances that generate no responses (prefill only) are
-        left out.
+        Instances that lack the model or adapter `name` would respond with 404. They are left out, unless all instances
+        lack it. Prefill instances, which generate no responses, are left out too.
         """
         able = self._writing if among is None else self._writing.intersection(among)
         if self.names.missing and not able.issubset(lacking := self.names.lacking(name, now)):

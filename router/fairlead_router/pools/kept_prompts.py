@@ -1,8 +1,8 @@
-"""Keeps the last prompt of each session as its client sent it, so that another instance can compute the prompt in
+"""Keeps the last prompt of each session as its engine got it, so that another instance can compute the prompt in
 advance when the session's instance leaves.
 
-Prompts are only in this process's memory, at most `most_bytes` in total; the least recently used prompts are dropped
-first. Nothing is kept for a pool without hand-over (`spec.routing.handOverBudget: 0`).
+Prompts are kept only in this process's memory, at most `most_bytes` in total; the least recently used prompts are
+dropped first. No prompt is kept for a pool without hand-over (`spec.routing.handOverBudget: 0`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ IDLE_SECONDS = 3600.0
 _OVERHEAD_BYTES = 2048
 """Bytes of memory that a kept prompt takes in addition to its body and its block keys."""
 MOST_RANKED = 500
-"""Maximum number of sessions that `worths` ranks at once, the most recently used first: ranking all sessions of a full
-memory would take a tenth of a second.
+"""Maximum number of sessions that `worths` ranks at once; the most recently used sessions are taken. Ranking all
+sessions of a full memory would take a tenth of a second.
 """
 _BLOCK_BYTES = 56
-"""Bytes of memory per block: its key (64 bits) and its entry in a tuple."""
+"""Bytes of memory for each block of a prompt: its key (64 bits) and its entry in a tuple."""
 
 
 class KeptPrompt:
-    """A session's last request as its engine got it, and the target that computed it."""
+    """The last request of a session as its engine got it, and the target that computed it (`instance`)."""
 
     __slots__ = ("at", "began", "body", "bytes", "dialect", "given_up", "head", "instance", "is_fetchable", "key", "model", "request")
 
@@ -42,14 +42,16 @@ class KeptPrompt:
         self.instance = instance
         self.at = at
         self.began = at
-        """The time at which the session's first kept turn was served."""
+        """The time at which the first kept turn of the session was served."""
         self.given_up = False
-        """Whether the prompt is not offered to other instances any more."""
+        """Whether the prompt is no longer offered to other instances."""
         self.is_fetchable = True
-        """Whether another instance may still fetch the prompt's KV blocks from `instance`; False once that failed."""
+        """Whether another instance may try to fetch the prompt's KV blocks from `instance`; False after a failed
+        attempt.
+        """
         self.key = request.session or f"\0{request.blocks[-1]:x}"
-        """The session's name. For a session without a name it is made from the prompt's last block, because the next
-        turn begins with the same prompt.
+        """The session's name. A session without a name gets one from the prompt's last block, because its next turn
+        begins with the same prompt.
         """
         blocks = len(request.blocks) + len(request.engine_blocks)
         self.bytes = len(body) + len(head) + _BLOCK_BYTES * blocks + _OVERHEAD_BYTES
@@ -57,14 +59,14 @@ class KeptPrompt:
 
 
 class _Sessions:
-    """The kept prompts of one pool by session, the least recently used first."""
+    """The kept prompts of one pool by session. The least recently used prompt comes first."""
 
     def __init__(self) -> None:
         self.prompts: OrderedDict[str, KeptPrompt] = OrderedDict()
         self.turns = NextTurns()
 
     def before(self, prompt: KeptPrompt) -> KeptPrompt | None:
-        """Remove and return the prompt of the session's previous turn; None if it is not kept."""
+        """Remove and return the kept prompt of the previous turn of this prompt's session; None if there is none."""
         if prompt.request.session is not None:
             return self.prompts.pop(prompt.key, None)
         for block in reversed(prompt.request.blocks):
@@ -75,7 +77,7 @@ class _Sessions:
 
 
 class KeptPrompts:
-    """The kept prompts of all pools, at most `most_bytes`."""
+    """The kept prompts of all pools, at most `most_bytes` of memory in total."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -83,7 +85,7 @@ class KeptPrompts:
         self.bytes = 0
 
     def keep(self, pool: PoolKey, prompt: KeptPrompt) -> None:
-        """Keep the prompt of a served turn in place of the prompt of the session's previous turn."""
+        """Keep the prompt of a served turn in place of the prompt of the same session's previous turn."""
         sessions = self._pools[pool]
         before = sessions.before(prompt)
         if before is not None:
@@ -99,7 +101,7 @@ class KeptPrompts:
             self._end(oldest, prompt.at)
 
     def expire(self, now: float) -> None:
-        """Drop the prompts of sessions that had no turn for IDLE_SECONDS."""
+        """Drop the prompts of sessions that have had no turn for IDLE_SECONDS."""
         for sessions in self._pools.values():
             while sessions.prompts and now - next(iter(sessions.prompts.values())).at >= IDLE_SECONDS:
                 self._end(sessions, now)
@@ -110,7 +112,7 @@ class KeptPrompts:
         sessions.turns.ended(max(0.0, now - prompt.at))
 
     def keep_only(self, pools: Collection[PoolKey]) -> None:
-        """Drop the prompts of all other pools, because they were deleted."""
+        """Drop the prompts of all pools that are not among `pools`, because they were deleted."""
         for pool in self._pools.keys() - set(pools):
             self.forget(pool)
 
@@ -121,7 +123,7 @@ class KeptPrompts:
             self.bytes -= sum(prompt.bytes for prompt in sessions.prompts.values())
 
     def of(self, pool: PoolKey) -> Iterator[KeptPrompt]:
-        """Yield the pool's prompts."""
+        """Yield the pool's prompts, the least recently used first."""
         return iter(self._pools[pool].prompts.values() if pool in self._pools else ())
 
     def newest(self, pool: PoolKey) -> Iterator[KeptPrompt]:
@@ -137,9 +139,11 @@ class KeptPrompts:
         *,
         fetched: bool = False,
     ) -> list[tuple[Worth, KeptPrompt]]:
-        """Return the most recently used sessions at these targets whose prompts fulfil `is_next`. They are ranked by
-        the computation that a copy of the prompt saves, relative to the cost of the copy. With `fetched`, the cost is
-        the same for all prompts.
+        """Return the most recently used prompts of sessions at these targets for which `is_next` holds, with their
+        worth, in the order of their worth.
+
+        The worth is the computation that a copy of the prompt saves, relative to the cost of the copy. `fetched`:
+        whether the copy is fetched, so that its cost is the same for all prompts.
         """
         at = (prompt for prompt in self.newest(pool) if prompt.instance in instances and not prompt.given_up)
         found_here = filter(is_next, at)

@@ -1,4 +1,4 @@
-"""Counts the use of each gateway key, until the counts are taken for a report."""
+"""Counts the use of each gateway key. The counts are taken regularly for reports."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from fairlead.gateway_keys import MINUTE_SECONDS, KeyRefusal
 from fairlead.reports.key_use import KeyUse
 
 TAKE_SECONDS = 1.0
-"""Seconds between two times at which the counts are taken. So a key causes at most one record per second, and a killed
-router loses the counts of one second.
+"""Minimum number of seconds between two times at which the counts are taken. So each key causes few records, and a
+killed router loses the counts of about one second.
 """
 
 Counted = tuple[str, int, KeyRefusal | None]
-"""Identifies a count: the gateway key's id, the start of the minute, and the reason if requests were refused."""
+"""The identity of a count: the id of the gateway key, the Unix time at which the minute starts, and the reason of the
+refusals (None for requests that were not refused).
+"""
 
 
 class KeyUseCounts:
-    """Numbers of requests since the last `take`, by key, minute and refusal. A key usually has one count for each of
-    its outcomes, because the counts are taken every second.
+    """Numbers of requests and tokens since the last `take`, by key, minute and reason of refusal. A key usually has one
+    count for each of its outcomes, because the counts are taken every second.
     """
 
     __slots__ = ("_counts", "_taken_at")
@@ -35,7 +37,7 @@ class KeyUseCounts:
         prompt_tokens: int = 0,
         output_tokens: int = 0,
     ) -> None:
-        """Add a key's use to its count. Keys of the gateway's own settings have no id and are ignored."""
+        """Add to the count of a key. Keys of the gateway's own settings have no id, and are ignored."""
         if key:
             minute = int(now - now % MINUTE_SECONDS)
             counted = self._counts.setdefault((key, minute, refusal), [0, 0, 0])
@@ -44,8 +46,8 @@ class KeyUseCounts:
             counted[2] += output_tokens
 
     def take(self, now: float, *, final: bool = False) -> tuple[KeyUse, ...]:
-        """Return and remove the counts; empty if the last call was less than TAKE_SECONDS ago, unless this is the
-        `final` call.
+        """Return and remove the counts. Return an empty tuple if the last call was less than TAKE_SECONDS ago, unless
+        this call is `final`.
         """
         if not final and 0 <= now - self._taken_at < TAKE_SECONDS:
             return ()

@@ -1,7 +1,7 @@
 """The gateway's check of API keys: whether a key is valid, opens the requested pool, and is within its limits.
 
-A key is looked up by the SHA-256 of the client's text. A lookup need not take constant time: its duration depends on
-the digest, from which no key can be computed.
+A key is looked up by the SHA-256 digest of the text that the client sends. The lookup need not take constant time,
+because its duration shows at most the digest, from which no key can be computed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Shown = Iterable[tuple[bytes, bytes]]
 
 
 class GatewayKey:
-    """One API key, and the remaining amounts of its limits at this router."""
+    """One API key, and the amounts that its limits still allow at this router."""
 
     __slots__ = ("body_bytes", "facts", "limits")
 
@@ -34,7 +34,7 @@ class GatewayKey:
         self.facts = facts
         self.limits = KeyLimits(facts, now, routers)
         self.body_bytes = 0
-        """Bytes of bodies at this router of requests with this key."""
+        """Bytes that the bodies of requests with this key take at this router now."""
 
     @property
     def is_shared(self) -> bool:
@@ -42,8 +42,8 @@ class GatewayKey:
         return not self.facts.id
 
     def goes_on_as(self, facts: GatewayKeyFacts) -> bool:
-        """Use the new facts, and keep the remaining amounts of the limits. If more than the key's budget has changed,
-        do nothing and return False.
+        """Use the new facts and keep the remaining amounts of the limits, if only the end of the key's budget has
+        changed. Otherwise change nothing and return False.
         """
         if replace(self.facts, budget_ends_at=facts.budget_ends_at) != facts:
             return False
@@ -51,21 +51,21 @@ class GatewayKey:
         return True
 
     def opens(self, pool: Pool, name: str | None = None, /) -> bool:
-        """Return whether the key gives access to the pool or, with a name, to that model or adapter of the pool. A key
-        for certain models gives access only to the adapters that it names.
+        """Return whether the key gives access to the pool. With a `name`, return whether it gives access to this model
+        or adapter of the pool. A key for certain models gives access only to the adapters that it names.
         """
         names = (pool.table.model, *pool.table.adapters) if name is None else (name,)
         return any(self.facts.opens(pool.key, one) for one in names)
 
     def has_expired(self, now: float) -> bool:
-        """Return whether the key has expired, by the API's clock."""
+        """Return whether the key has expired. `now` is the time of the control API's clock."""
         return self.facts.expires_at is not None and self.facts.expires_at <= now
 
     def over_limit(self, now: float, api_ahead: float = 0.0) -> tuple[KeyRefusal, float] | None:
-        """Return the exhausted limit or budget, and the seconds until it is available again. If no limit is exhausted,
-        take one request from the limit and return None.
+        """Return the exhausted limit or budget, and the seconds until it is available again. If nothing is exhausted,
+        take one request from the request limit and return None. `api_ahead`: seconds by which the API's clock is ahead.
 
-        Tokens are only checked here, so that no body is read in vain; `GatewayKeys.reserve` checks and takes tokens.
+        Tokens are only checked here, so that no body is read in vain. `GatewayKeys.reserve` takes them.
         """
         ends = self.facts.budget_ends_at
         if ends is not None and ends > now + api_ahead:
@@ -78,9 +78,9 @@ class GatewayKey:
 
 
 class GatewayKeys:
-    """All keys of this gateway: the keys from the control API, and `shared`, the secrets of the gateway's own settings,
-    which give access to everything without limits. If keys are not `required`, a client without a valid key is served
-    anonymously; the limits of a valid key apply.
+    """All keys of this gateway: the keys from the control API, and `shared`, the keys in the gateway's own settings. A
+    shared key gives access to everything without limits. `required`: whether a client needs a valid key. If not, a
+    client without a valid key is served anonymously; the limits of a valid key apply in any case.
     """
 
     def __init__(self, shared: Collection[str], metrics: RouterMetrics, *, required: bool) -> None:
@@ -94,12 +94,12 @@ class GatewayKeys:
         self._are_read = False
         self._routers = 1
         self._api_ahead = 0.0
-        """Seconds by which the control API's clock is ahead of the router's. Keys expire by the API's clock."""
+        """Seconds by which the control API's clock is ahead of the router's clock. Keys expire by the API's clock."""
         self.use = KeyUseCounts()
 
     def know_routers(self, count: int, now: float) -> None:
-        """Divide the keys' limits among the live routers. `count` is their number, as the control API last reported
-        it.
+        """Divide the keys' limits among the live routers. `count`: the number of live routers that the control API last
+        reported.
         """
         if max(1, count) != self._routers:
             self._routers = max(1, count)
@@ -107,12 +107,12 @@ class GatewayKeys:
                 key.limits.share(self._routers, now)
 
     def know_clock(self, api_ahead: float) -> None:
-        """Set the number of seconds by which the control API's clock is ahead of the router's."""
+        """Set the number of seconds by which the control API's clock is ahead of the router's clock."""
         self._api_ahead = api_ahead
 
     def replace(self, keys: Sequence[GatewayKeyFacts], now: float) -> None:
-        """Replace all keys except the keys of the gateway's settings. An unchanged key keeps the remaining amounts of
-        its limits.
+        """Replace all keys except the keys in the gateway's settings. A key whose limits have not changed keeps the
+        remaining amounts of its limits.
         """
         known: dict[bytes, GatewayKey] = {}
         for facts in keys:
@@ -127,11 +127,12 @@ class GatewayKeys:
         self._are_read = True
 
     def admit(self, headers: Shown, now: float, *, counted: bool) -> GatewayKey | None:
-        """Return the key of `Authorization: Bearer` or `X-Api-Key`; None for a client without a key, where keys are not
-        required. With `counted` the request counts against the key's limits. Header names must be lower case.
+        """Return the key that the client sends in `Authorization: Bearer` or `X-Api-Key`. None for a client without a
+        valid key, if keys are not required. `counted`: the request counts against the key's limits. Header names must
+        be in lower case.
 
-        Raises BadRequest: 401 without a valid key where a key is required, 429 over a limit, 503 while the control API
-        has not sent the keys yet.
+        Raises BadRequest: 401 without a valid key if a key is required, 429 over a limit, 503 while a key is required
+        and the control API has not sent the keys yet.
         """
         if not self._by_digest and not self.required:
             return None  # what a client shows is not a key of this gateway's, so its digest need not be computed
@@ -161,26 +162,26 @@ class GatewayKeys:
         raise self._unknown(shown=shown, expired=expired is not None)
 
     def out_of_scope(self, key: GatewayKey, now: float) -> None:
-        """Count a request for a model or pool to which its key gives no access. It does not count against the key's
-        limit.
+        """Count a refused request for a model or pool to which its key gives no access, and return the request to the
+        key's request limit.
         """
         key.limits.return_request(now)
         self._metrics.key_refusals[KeyRefusal.OUT_OF_SCOPE.value] += 1
         self.use.add(key.facts.id, now, refusal=KeyRefusal.OUT_OF_SCOPE, requests=1)
 
     def sent_to_pool(self, key: GatewayKey, now: float) -> None:
-        """Count a request to a pool to which its key gives access."""
+        """Count a request that goes to a pool in the use of its key."""
         self.use.add(key.facts.id, now, requests=1)
 
     def reserve(
         self, key: GatewayKey, request: RoutingRequest, most_tokens: int, now: float, *, follows: bool = False, answers: int = 1
     ) -> Charge:
-        """Count a request that goes to a pool, and take the expected tokens of its prompt and `answers` from the key's
-        limit. The request's pool settles the returned charge when the request ends.
+        """Count a request that goes to a pool, take the expected tokens of its prompt and responses from its key's
+        token limit, and return the charge. The pool settles the charge when the request ends.
 
-        `most_tokens`: the largest possible number of tokens of the prompt, and of the answers. `follows`: the answer is
-        generated in the background, after the request has ended. Raises BadRequest 429 if no token is left; before the
-        body was read, this could not be known.
+        `most_tokens`: the maximum possible number of tokens of the prompt, and of all responses. `follows`: whether the
+        response is generated in the background, after the request has ended. `answers`: number of responses. Raises
+        BadRequest 429 if no token is left.
         """
         answer_tokens = key.limits.expected_answer(request.max_output_tokens, answers)
         if seconds := key.limits.reserve(request.prompt_tokens, answer_tokens, now):

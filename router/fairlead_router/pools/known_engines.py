@@ -1,6 +1,6 @@
-"""The latest reports of a pool's engines that differ from the pool's spec, and earlier observations of the engines.
+"""The latest reports of a pool's engines, their troubles, and earlier measurements of the engines.
 
-Observations by other routers, or by an earlier process of this router, are used in place of values that this router has
+Measurements by other routers, or by an earlier process of this router, are used instead of values that this router has
 not measured, as long as they are recent enough.
 """
 
@@ -24,18 +24,19 @@ from fairlead_router.engines.model_cards import Card, aliases_of
 logger = logging.getLogger(__name__)
 
 IMPLAUSIBLE_SECONDS = 120.0
-"""Seconds after an engine's last implausible report for which the report still counts as a trouble of the instance. An
-engine's metrics are read at shorter intervals.
+"""Seconds for which an implausible report of an engine counts as a trouble of its instance. This is longer than the
+interval at which any report is read.
 """
 _LONGEST_WORDS = 200
 
 CACHE_SIZE_STEP = 0.05
-"""A newly reported cache size is ignored if it differs from the size in use by less than this share."""
+"""Minimum relative change of the cache size. If a newly reported size differs less from the size in use, it is ignored.
+"""
 
 
 class KnownEngines:
-    """Facts about the engines of one pool, by instance. An engine that does not respond has no usage and no page. Other
-    modules may read the attributes, but change them only by the methods.
+    """Facts about the engines of one pool, by instance. An engine that does not respond has no used share and no page.
+    Other modules may read the attributes, but change them only by the methods.
     """
 
     __slots__ = (
@@ -47,32 +48,35 @@ class KnownEngines:
         self._pool = pool
         self.kv_usage: dict[str, float] = {}
         self.pages: dict[str, EnginePage] = {}
-        """The last metrics page of each engine."""
+        """By instance: the last metrics page of the engine."""
         self.lives: dict[str, EngineProgress] = {}
-        """The progress of each engine or, if it has several data-parallel ranks, of each rank; keyed by target."""
+        """By target: the progress of the engine or, if the engine has several data-parallel ranks, of the rank."""
         self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
-        """The troubles of each instance with their messages, such as a difference from the pool's spec."""
+        """By instance: its troubles, such as a difference from the pool's spec, each with a message."""
         self._implausible: defaultdict[str, dict[str, tuple[str, float]]] = defaultdict(dict)
-        """The latest implausible reports of each instance, by subject of the report: a message, and the time."""
+        """By instance, and then by subject of the report: the message about the latest implausible report, and its
+        time.
+        """
         self.cache_tokens: int | None = None
-        """The number of tokens that a KV cache holds, for routing: the smallest that engines reported; None if no
-        engine reported any. For an engine with several data-parallel ranks, the cache of one rank counts.
+        """Number of tokens that a KV cache holds, for routing: the smallest size that an engine reported. None if no
+        engine has reported a size, or the sizes are close to the declared size. For an engine with several ranks, the
+        size of one rank.
         """
         self._cache_sizes: dict[str, int] = {}
         self._fetched: dict[str, tuple[float, float]] = {}
         self._ranks: dict[tuple[str, str], RanksSeen] = {}
-        """The data-parallel ranks of each instance and address. A new process of an instance, at another address, may
-        have other ranks.
+        """By instance and address: the data-parallel ranks of the engine. The address is needed because a new process
+        of an instance, at another address, may have other ranks.
         """
         self.told_ranks: dict[tuple[str, str], Collection[int]] = {}
-        """The rank indexes that each engine reported outside of its metrics page, keyed by instance and address."""
+        """By instance and address: the rank indexes that the engine reported outside of its metrics page."""
         self.cards: dict[str, Mapping[str, Card]] = {}
-        """The latest model cards of each engine, by model name."""
+        """By instance: the latest model cards of the engine, by model name."""
         self.aliases: frozenset[str] = frozenset()
-        """Further names under which all the pool's engines serve its model."""
+        """Further names under which all engines of the pool serve its model."""
 
     def keep_only(self, instances: Set[str], model: str) -> None:
-        """Forget all other instances; `model` is the pool's model."""
+        """Forget all instances that are not among `instances`. `model` is the pool's model."""
         self._ranks = {key: seen for key, seen in self._ranks.items() if key[0] in instances}
         self.told_ranks = {key: told for key, told in self.told_ranks.items() if key[0] in instances}
         self.lives = {target: life for target, life in self.lives.items() if instance_of(target) in instances}
@@ -82,8 +86,8 @@ class KnownEngines:
         self.aliases = aliases_of(model, self.cards.values())
 
     def read(self, instance: str, page: EnginePage | None, kv_usage: float | None) -> None:
-        """Record a metrics page and the used share of the KV cache. A page of None: the engine did not respond. A usage
-        of None: it reports no plausible usage.
+        """Record a metrics page and the used share of the KV cache. `page` is None if the engine did not respond;
+        `kv_usage` is None if it reports no plausible share.
         """
         if page is None:
             self.pages.pop(instance, None)
@@ -100,7 +104,9 @@ class KnownEngines:
 
     @property
     def kv_bytes_per_token(self) -> float | None:
-        """Bytes of a token's KV blocks, computed from engines' fetches from each other; None before any fetch."""
+        """Bytes of the KV blocks of one token, computed from engines' fetches from each other. None before the first
+        fetch, or if the result is implausible.
+        """
         size, tokens = (sum(told) for told in zip(*self._fetched.values(), strict=True)) if self._fetched else (0.0, 0.0)
         return size / tokens if tokens and KV_BYTES_PER_TOKEN.holds(size / tokens) else None
 
@@ -109,8 +115,8 @@ class KnownEngines:
         self.told_ranks[instance, address] = names
 
     def life(self, target: str, least_seconds: float) -> EngineProgress:
-        """Return the progress of the engine at this target. For a new target, return a new progress without
-        observations, which allows at least `least_seconds` for a step.
+        """Return the progress of the engine at this target. For a new target, return a new progress, which allows at
+        least `least_seconds` for a step.
         """
         found = self.lives.get(target)
         if found is None:
@@ -127,43 +133,46 @@ class KnownEngines:
         self.aliases = aliases_of(model, self.cards.values())
 
     def see_ranks(self, instance: str, address: str, names: Collection[int], now: float) -> bool:
-        """Record the indexes of all data-parallel ranks that an engine reported; return whether they have changed."""
+        """Record the indexes of all data-parallel ranks that an engine reported. Return whether they have changed."""
         return self._ranks.setdefault((instance, address), RanksSeen()).see(names, now)
 
     def ranks(self, entries: Iterable[InstanceEntry]) -> Mapping[str, Ranks]:
-        """Return the ranks of each of these instances that has several ranks."""
+        """Return the ranks of each of these instances, by instance. Instances that do not have several ranks are left
+        out.
+        """
         found = {entry.id: self._ranks.get((entry.id, entry.address)) for entry in entries}
         return {instance: seen.ranks for instance, seen in found.items() if seen is not None and seen.ranks}
 
     def target(self, instance: str, address: str, name: int | None) -> str:
-        """Return the target of the engine's rank with the index `name`; None means the whole instance."""
+        """Return the target of the engine's rank with the index `name`. Return the whole instance if `name` is None or
+        the engine is not known to have several ranks.
+        """
         seen = self._ranks.get((instance, address))
         return target_of(instance, None if seen is None or name is None else seen.rank(name))
 
     def figures(self, instance: str, address: str, page: EnginePage) -> Mapping[str, EngineFigures]:
-        """Return the metrics of the engine's page by target."""
+        """Return the metrics of an engine's page, by target."""
         seen = self._ranks.get((instance, address))
         if seen is None or not seen.ranks:
             return {instance: page}
         return {target_of(instance, rank): one for rank, one in self.rank_figures(instance, address, page).items()}
 
     def rank_figures(self, instance: str, address: str, page: EnginePage) -> Mapping[int, EngineFigures]:
-        """Return the page's metrics by rank index, if the engine is known to have several ranks; otherwise empty."""
+        """Return the metrics of a page by rank index. Empty unless the engine is known to have several ranks."""
         seen = self._ranks.get((instance, address))
         ranks = () if seen is None else ((seen.rank(name), one) for name, one in page.ranks.items())
         return {rank: one for rank, one in ranks if rank is not None}
 
     @property
     def told_cache_sizes(self) -> Collection[int]:
-        """Return the KV cache sizes in tokens that engines reported; for an engine with ranks, the size of its smallest
+        """The KV cache sizes in tokens that engines reported. An engine with several ranks has the size of its smallest
         rank.
         """
         return self._cache_sizes.values()
 
     def learn_cache_size(self, instance: str, tokens: int, declared: int) -> bool:
-        """Record the number of tokens that an engine's KV cache holds; for an engine with ranks, the number of its
-        smallest cache. Return whether `cache_tokens` changed. `declared`: the size to use until an engine reports a
-        size.
+        """Record the number of tokens that an engine's KV cache holds (the smallest cache of an engine with several
+        ranks). Return whether `cache_tokens` has changed. `declared`: the size in use while `cache_tokens` is None.
         """
         self._cache_sizes[instance] = tokens
         smallest = min(self._cache_sizes.values())
@@ -174,16 +183,16 @@ class KnownEngines:
         return True
 
     def found(self, instance: str, trouble: EngineTrouble, words: str | None) -> None:
-        """Record that an instance has this trouble, with a message; a message of None removes the trouble."""
+        """Record that an instance has this trouble. `words` is the message; None removes the trouble."""
         if words is not None:
             self.troubles[instance][trouble] = words
         elif instance in self.troubles:
             self.troubles[instance].pop(trouble, None)
 
     def implausible(self, instance: str, subject: str, words: str, now: float) -> None:
-        """Record the implausible part of an engine's report about `subject`, in words; an empty text means that the
-        report is plausible. `now` is in Unix seconds. The instance counts as having a trouble until IMPLAUSIBLE_SECONDS
-        after its last implausible report.
+        """Record an implausible report of an engine about `subject`. `words` is the message; "" means that the report
+        is plausible. `now` is in Unix seconds. The instance has a trouble until IMPLAUSIBLE_SECONDS after its last
+        implausible report.
         """
         said = self._implausible[instance]
         if words:
@@ -211,7 +220,7 @@ class KnownEngines:
         )
 
     def troubled(self) -> tuple[TroubledEngine, ...]:
-        """Return all troubles of the pool's engines, by instance."""
+        """Return all troubles of the pool's engines, sorted by instance."""
         return tuple(
             TroubledEngine(
                 pool=self._pool,
@@ -226,7 +235,7 @@ class KnownEngines:
         )
 
     def lives_of(self, instance: str) -> Mapping[int | None, EngineProgress]:
-        """Return the progress of an instance's engine by rank index; the key is None for an engine without ranks."""
+        """Return the progress of an instance's engine, by rank index. The key is None for an engine without ranks."""
         return {rank_of(target): life for target, life in sorted(self.lives.items()) if instance_of(target) == instance}
 
     def _stalled_ranks(self, instance: str) -> tuple[int, ...]:
@@ -241,8 +250,10 @@ class KnownEngines:
 
 
 class RecalledEngines:
-    """The newest earlier measurements of each instance, from other routers or an earlier process. A table passed to a
-    method must have the pool's instances, and the KV cache size in tokens that is used now.
+    """Earlier measurements of the pool's engines, by other routers or by an earlier process of this router. The
+    measurements are for a whole instance.
+
+    Each `table` that is passed to a method must have the pool's instances and the current bytes per token.
     """
 
     __slots__ = ("_memory",)
@@ -251,17 +262,17 @@ class RecalledEngines:
         self._memory: EngineMemory | None = None
 
     def take(self, memory: EngineMemory, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Keep each measurement of `memory` that is newer, or from a better source, than the kept one of the instance.
-        Return all that is now kept for the instance; None if nothing is.
+        """Keep each measurement in `memory` that is newer, or from a better source, than the kept measurement. Return
+        all kept measurements; None if there are none.
         """
         self._memory = joined(self.of_instance(table, now), believed(memory, table, now))
         return self._memory
 
     def measured(self, memory: EngineMemory, bytes_per_token: Figure, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Keep a measurement that this router made at one of an instance's `parts` ranks. Return all that is now kept
-        for the instance; None if nothing is.
+        """Keep measurements that this router made at one of the `parts` ranks of an instance, converted to the whole
+        instance. Return all kept measurements; None if there are none.
 
-        So a router that had no requests for an hour uses the same values as after a restart.
+        So a router that has had no requests for an hour uses the same values as after a restart.
         """
         known = replace(
             memory.known,
@@ -271,13 +282,13 @@ class RecalledEngines:
         return self.take(replace(memory, known=known), table, now)
 
     def of_instance(self, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Return the earlier measurements that still apply to the engines of this table; None if there are none."""
+        """Return the kept measurements that still apply to the engines of this table; None if there are none."""
         self._memory = None if self._memory is None else believed(self._memory, table, now)
         return self._memory
 
     def of_target(self, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Return the result of `of_instance` for one of an instance's `parts` ranks, which has that fraction of the
-        instance's speed.
+        """Return the measurements that `of_instance` returns, converted to one of the `parts` ranks of an instance: a
+        rank has that fraction of the instance's speed. None if there are none.
         """
         memory = self.of_instance(table, now)
         if memory is None:
@@ -286,7 +297,7 @@ class RecalledEngines:
         return replace(memory, known=replace(memory.known, prefill_tokens_per_second=part))
 
     def bytes_per_token(self, table: RoutingTable, now: float) -> Figure:
-        """Return the bytes of prompt text per token; an unknown `Figure` if none was measured."""
+        """Return the measured bytes of prompt text per token; an unknown `Figure` if there is no measurement."""
         memory = self.of_instance(table, now)
         return UNKNOWN if memory is None else memory.known.bytes_per_token
 

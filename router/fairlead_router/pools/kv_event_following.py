@@ -1,7 +1,7 @@
-"""Finds the instances that send KV events, by asking their engines for their event sources, and follows these sources.
+"""Asks engines for their sources of KV events, and follows these sources.
 
-An engine that has no such path, or reports no source, costs one request now and then. Nothing here can make a request
-of a client fail: without events a router uses the history of its own requests.
+An engine that has no path for this question, or reports no source, costs one request a minute. This module cannot make
+a client's request fail: without events a router uses the history of its own requests.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from fairlead_router.pools.pools import Pools
 
 FOLLOW_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 10.0
-"""Seconds between two requests to an engine for its event sources. An engine that could not be reached is asked at
-every look.
+"""Seconds between two requests to an engine for its event sources. An engine that could not be reached is asked every
+FOLLOW_SECONDS.
 """
 
 SILENT_SECONDS = 60.0
-"""Seconds between two such requests to an engine that has never published KV events: it usually needs a new pod to
-start publishing.
+"""Seconds between two requests for event sources to an engine that has never published KV events. It usually needs a
+new pod to start publishing.
 """
 
 TIMEOUT_SECONDS = 2.0
@@ -55,15 +55,16 @@ MOST_FOLLOWED = 1024
 """Maximum number of event sources that a router follows."""
 OPENED_AT_ONCE = 4
 OPENED_A_TURN = 64
-"""Maximum number of sources that are opened in one turn of the event loop, and in one FOLLOW_SECONDS."""
-SOURCES, EVENTS = "where it publishes KV events", "its KV events"
-"""Names of an engine's reports, for messages about troubles."""
+"""Maximum number of sources that are opened in FOLLOW_SECONDS."""
+SOURCES, EVENTS = "its sources of KV events", "its KV events"
+"""Names of two kinds of reports from an engine, for messages that name an implausible report."""
 MOST_SOCKETS = 65_000
-"""Maximum number of ZMQ sockets. ZMQ's default of 1,023 is too low, because an instance takes up to four per rank."""
+"""Maximum number of ZMQ sockets. ZMQ's default of 1,023 is too low, because an instance takes up to four for each rank.
+"""
 
 UNHEARD_SECONDS = 60.0
-"""Seconds for which an engine that connects to routers may compute without sending an event. After that, the silence
-counts as a trouble.
+"""Seconds for which an engine that connects to routers may compute without any event at this router. After that, the
+missing events count as a trouble.
 """
 
 WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"
@@ -71,7 +72,7 @@ WRONG_SIZE = "its KV blocks have another size than those of its pool; the router
 BY_TOPIC = "(its topic)"
 
 _BIND = "let it bind tcp://*:PORT"
-_REPLAY = "several routers share it only if it has a replay_endpoint, which each asks"
+_REPLAY = "if there are several routers, give it a replay_endpoint, from which each router can request the events"
 
 logger = logging.getLogger(__name__)
 
@@ -84,15 +85,17 @@ class _Followed:
     ask_at: float = 0.0
     has_published: bool = False
     wanted: tuple[EventSource, ...] = ()
-    """The event sources that the engine reported last."""
+    """The event sources that the engine last reported."""
     was_away: bool = False
     faults: int = 0
-    """Number of unusable messages of the engine at the last look."""
+    """Number of unusable messages of the engine (`InstanceEvents.faults`) at the last check."""
     events: InstanceEvents | None = None
     since: float = 0.0
     """The time at which the instance's sources became known."""
     complaint: str = ""
-    """The fault in the engine's report of sources or in its blocks, logged once; empty if there is none."""
+    """The last logged message about the engine's sources or blocks, so that each message is logged once; empty if there
+    is none.
+    """
 
 
 class KvEventFollower:
@@ -109,9 +112,10 @@ class KvEventFollower:
         hosts: Hosts | None = None,
         most_sources: int = MOST_FOLLOWED,
     ) -> None:
-        """Follow nothing yet. `central`: the port to which engines may connect to publish; None = no such port.
-        `hosts`: the hosts that engines may name besides their own. `most_sources`: the maximum number of followed
-        sources.
+        """Make a follower that follows no source yet.
+
+        `central`: the port to which engines may connect to publish; None = no such port. `hosts`: the hosts that
+        engines may name besides their own. `most_sources`: the maximum number of followed sources.
         """
         self._hosts = hosts or Hosts()
         self._most_sources = most_sources
@@ -125,8 +129,8 @@ class KvEventFollower:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._followed: dict[tuple[str, str], _Followed] = {}
         self._context: zmq.Context[Socket] | None = None
-        """The ZMQ context. It is made when the first engine publishes, because it starts a thread, which a router
-        without KV events does not need.
+        """The ZMQ context; None until the first engine publishes. It starts a thread, which a router without KV events
+        does not need.
         """
         self._reader = SlicedReader()
         if central is not None:
@@ -140,7 +144,9 @@ class KvEventFollower:
         return self._context
 
     async def follow(self) -> None:
-        """Look once at the current instances; runs every FOLLOW_SECONDS."""
+        """Follow the current instances: ask engines for sources, open sources, and check followed sources. Runs every
+        FOLLOW_SECONDS.
+        """
         pools = self._pools.all()
         present = {(str(pool.key), entry.id): (pool, entry) for pool in pools for entry in pool.table.instances if entry.state in REACHABLE}
         for key in self._followed.keys() - present.keys():
@@ -160,7 +166,9 @@ class KvEventFollower:
         return {key: followed.events.readings() for key, followed in self._followed.items() if followed.events is not None}
 
     def events_heard(self, pool: str, instance: str) -> Mapping[int, int]:
-        """Return the number of this instance's events since it was first followed, keyed by rank index."""
+        """Return the number of KV events received from this instance since the router began to follow its sources, by
+        rank index.
+        """
         followed = self._followed.get((pool, instance))
         return {} if followed is None or followed.events is None else {one.source.rank: one.events for one in followed.events.subscriptions}
 
@@ -183,11 +191,14 @@ class KvEventFollower:
             self._followed[key] = _Followed(pool=pool, instance=entry.id, address=entry.address)
 
     async def _guarded(self, followed: _Followed) -> None:
-        """Follow one engine. A fault in its response costs only the events of this engine."""
+        """Ask one engine for its sources. If this fails because of a bug, the other engines are not affected."""
         try:
             await self._ask(followed)
         except Exception:
-            logger.exception("asking for KV events failed", extra={"pool": str(followed.pool.key), "instance": followed.instance})
+            logger.exception(
+                "asking an engine for its sources of KV events failed",
+                extra={"pool": str(followed.pool.key), "instance": followed.instance},
+            )
             followed.ask_at = self._now() + SILENT_SECONDS
 
     async def _ask(self, followed: _Followed) -> None:
@@ -229,8 +240,8 @@ class KvEventFollower:
         followed.was_away = False
 
     def _by_topic(self, followed: _Followed) -> tuple[EventSource, ...]:
-        """Return the source of an engine that does not report its sources but connects to this router, found by the
-        topic of its messages; empty if there is none.
+        """Return the source of an engine that connects to this router but does not report its sources. The topic of its
+        messages identifies the engine. Empty if there is no such source.
         """
         if followed.events is not None and followed.events.told[0].endpoint == BY_TOPIC:
             return followed.events.told
@@ -242,7 +253,7 @@ class KvEventFollower:
         followed.since = self._now()
         left = self._most_sources - sum(len(one.events.told) for one in self._followed.values() if one.events is not None)
         if left < len(sources):
-            more = f"this router follows {self._most_sources} sources of KV events at most (FAIRLEAD_KV_EVENT_SOURCES)"
+            more = f"this router follows at most {self._most_sources} sources of KV events (FAIRLEAD_KV_EVENT_SOURCES)"
             self._complain(followed, f"{more}, so {len(sources) - max(0, left)} of its {len(sources)} are left out")
             sources = sources[: max(0, left)]
         if not sources:
@@ -253,9 +264,7 @@ class KvEventFollower:
         logger.info("following KV events", extra={"pool": str(followed.pool.key), "instance": followed.instance, "ranks": len(sources)})
 
     async def _open(self) -> None:
-        """Open the sockets of new sources of all engines, a few at a time, so that the event loop can serve requests in
-        between.
-        """
+        """Open the sockets of new sources, a few at a time, so that the event loop can serve requests in between."""
         left = OPENED_A_TURN
         for followed in tuple(self._followed.values()):
             while left > 0 and followed.events is not None:
@@ -281,7 +290,7 @@ class KvEventFollower:
             self._leave(followed)
             return
         if events.faults > followed.faults:
-            words = f"{events.faults - followed.faults} messages at once that cannot be batches, or come too fast"
+            words = f"{events.faults - followed.faults} messages were not batches of KV events, or arrived too fast"
             followed.pool.engines.implausible(followed.instance, EVENTS, words, self._now())
         followed.faults = events.faults
         if not events.is_connected:
@@ -295,8 +304,8 @@ class KvEventFollower:
             self._complain(followed, wrong)
 
     def _why_unheard(self, followed: _Followed, events: InstanceEvents) -> str | None:
-        """Return the reason why no events arrive from an engine that connects to routers and must have blocks; None if
-        events arrive.
+        """Return the reason why no events arrive from an engine that connects to routers and must have blocks. None if
+        events arrive, or if it is too early to say.
         """
         unheard = events.unheard
         computes = followed.pool.engines.kv_usage.get(followed.instance, 0.0) > 0
@@ -326,15 +335,22 @@ class KvEventFollower:
 
 
 def _bound(place: CentralPlace) -> CentralPort | None:
-    """Bind and return the port to which engines connect; None if another process of this pod has bound it."""
+    """Open and return the port to which engines connect; None if another process of this pod has it."""
     try:
         return CentralPort(place)
     except OSError as error:
-        logger.warning("KV events are not heard at this port; replays are asked for", extra={"port": place.port, "error": str(error)})
+        logger.warning(
+            "cannot open the port for KV events; this process requests events as replays instead",
+            extra={"port": place.port, "error": str(error)},
+        )
         return None
 
 
 def _unknown_words(central: CentralPort) -> str:
-    """Return a message about the topic with the most messages that belongs to no instance; empty if there is none."""
+    """Return a message about the topic with the most messages among the topics that belong to no instance; empty if
+    there is no such topic.
+    """
     found = central.unknown.most_common(1)
-    return f"; topic {found[0][0].decode('utf-8', 'replace')[:100]!r} came {found[0][1]} times and names no instance" if found else ""
+    return (
+        f"; {found[0][1]} messages had the topic {found[0][0].decode('utf-8', 'replace')[:100]!r}, which names no instance" if found else ""
+    )

@@ -1,6 +1,6 @@
 """One pool as this router serves it: its routing table, scheduler and model names, and observations of its engines.
 
-`account` has the pool's requests, and is the only module that reports them to the scheduler.
+`account` has the pool's requests, and is the only object that reports them to the scheduler.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from fairlead_router.pools.side_circuits import fault_of
 from fairlead_router.pools.tickets import Ticket
 
 ANSWERS = "its answers"
-"""Name of an engine's responses, for messages about their troubles."""
+"""Name of an engine's responses, for messages that name an implausible report."""
 
-_CONNECTOR = "give it a --kv-transfer-config whose connector names blocks in answers, as NixlConnector does"
+_CONNECTOR = "give it a --kv-transfer-config with a connector that reports the KV blocks in its answers, such as NixlConnector"
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +52,8 @@ class Pool:
         self.header = str(table.pool).encode()
         self.account = PoolAccount(table.pool, scheduler, metrics, now, self._recount, recorded_share=recorded_share)
         self.apart = Apart.NOT_FOUND
-        """The reason why this router decides alone in this pool although other routers exist; None if it does not
-        decide alone.
+        """The reason why this router decides alone for this pool although other routers exist. It applies only while no
+        other router decides for the pool or lets this router decide.
         """
         self.engines = KnownEngines(table.pool)
         self.choice = InstanceChoice(scheduler, self.account.direct)
@@ -61,7 +61,7 @@ class Pool:
         self.recalled = RecalledEngines()
         self._forgets_at = now + FORGET_SECONDS
         self._figures_off: dict[str, float] = {}
-        """For each learned quantity that is wrong by more than half: the time since which it is."""
+        """By measured quantity: the time since which it has been wrong by more than half."""
         self._take(table)
 
     # ── the table ──
@@ -91,8 +91,8 @@ class Pool:
                 del self.counters.beliefs[instance, basis]
 
     def update(self, table: RoutingTable, now: float) -> None:
-        """Use a newer routing table from now on. Raises FairleadError and changes nothing if the scheduler cannot use
-        it.
+        """Use a newer routing table for further requests. If the scheduler cannot use the table, raises FairleadError
+        and changes nothing.
         """
         sizes = self.token_sizes
         if (table.model, table.engine.bytes_per_token) != (self.table.model, self.table.engine.bytes_per_token):
@@ -109,13 +109,16 @@ class Pool:
 
     @property
     def hands_caches_over(self) -> bool:
-        """Whether KV blocks of a session can be fetched from its leaving instance before the session's next turn."""
+        """Whether another instance can fetch the KV blocks of a session from its leaving instance before the session's
+        next turn.
+        """
         return self.moves_caches and self.table.routing.hand_over_budget > 0
 
     def _placed(self, table: RoutingTable, sizes: TokenSizes) -> RoutingTable:
-        """Return the table by which the scheduler places requests. Its instances are targets (ranks, where an instance
-        has several), and reported cache sizes replace the declared sizes. Each rank gets its part of its instance's
-        declared capacity.
+        """Return the table by which the scheduler places requests.
+
+        Its instances are targets: the ranks of an instance with several ranks, or the instance itself. Each rank gets
+        its part of the declared capacity. A cache size that engines reported replaces the declared size.
         """
         ranks = self.engines.ranks(table.instances)
         parts = max(map(len, ranks.values()), default=1)
@@ -128,27 +131,29 @@ class Pool:
         return replace(table, engine=engine, instances=targets_of(table.instances, ranks))
 
     def engine_of(self, instance: str) -> EngineFacts:
-        """Return the facts about the engine of an instance or rank. During a rollout that replaces engines, these facts
-        may differ from the table's facts.
+        """Return the facts about the engine of an instance or rank. During a rollout that replaces engines, they may
+        differ from the engine facts of the pool's table.
         """
         return self._engines.get(instance_of(instance), self.table.engine) if self._engines else self.table.engine
 
     def passes_credentials(self, instance: str) -> bool:
-        """Return whether this instance gets clients' credentials; `pass_credentials` is True if any instance of the
-        pool does.
+        """Return whether this instance gets clients' credentials. The attribute `pass_credentials` says whether any
+        instance of the pool gets them.
         """
         return self.pass_credentials and self.engine_of(instance).pass_client_credentials
 
     def ranks(self, instance: str) -> Ranks:
-        """Return the data-parallel ranks of an instance; empty unless it is known to have several."""
+        """Return the data-parallel ranks of an instance; empty unless the instance is known to have several."""
         return self._ranks.get(instance, ())
 
     def targets(self, instance: str) -> Sequence[str]:
-        """Return the instance's targets: its ranks if it is known to have several, otherwise the instance itself."""
+        """Return the targets of an instance: its ranks if it has several, otherwise the instance itself."""
         return [target_of(instance, rank) for rank in self.ranks(instance)] or (instance,)
 
     def target(self, instance: str, rank: int | None) -> str:
-        """Return the target for a request to this rank of an instance; for a rank of None, the instance itself."""
+        """Return the target for a request to this rank of an instance. For an unknown rank, or None, return the
+        instance's first rank, or the instance itself if it has no ranks.
+        """
         known = self.ranks(instance)
         return target_of(instance, rank if rank in known else next(iter(known), None))
 
@@ -160,7 +165,7 @@ class Pool:
             self._recount(now)
 
     def learn_cache_size(self, instance: str, tokens: int, now: float) -> None:
-        """Record the number of tokens that an engine's KV cache holds, or each of its ranks' caches."""
+        """Record the number of tokens that an engine's KV cache holds, or the smallest cache of its ranks."""
         if self.engines.learn_cache_size(instance, tokens, self.table.engine.kv_cache_tokens):
             logger.info("size of KV caches measured", extra={"pool": str(self.key), "tokens": self.engines.cache_tokens})
             self._recount(now)
@@ -168,14 +173,12 @@ class Pool:
     # ── what was observed before ──
 
     def recall_engines(self, memory: EngineMemory, now: float) -> None:
-        """Use earlier observations of the pool's instances, until this router has measured each value itself."""
+        """Use earlier measurements of the pool's engines, until this router has measured each value itself."""
         self.recalled.take(memory, self._counted(), now)
         self._go_by_recalled(now)
 
     def engine_memory(self, now: float) -> EngineMemory | None:
-        """Return this router's measurements of one of the pool's instances, to keep for a later process; None if there
-        are none.
-        """
+        """Return the measurements of the pool's engines, to keep them for a later process; None if there are none."""
         of_target, bytes_per_token = self.scheduler.engine_memory(now), self.token_sizes.measured(now)
         memory = self.recalled.measured(of_target, bytes_per_token, self._parts, self._counted(), now)
         self._go_by_recalled(now)
@@ -196,12 +199,14 @@ class Pool:
     # ── what is learned ──
 
     def _recount(self, now: float) -> None:
-        """Use the newly learned token sizes for further requests. Requests in flight keep their estimates."""
+        """Let the scheduler use the newly measured token sizes, cache sizes and ranks for further requests. Requests in
+        flight keep their estimates.
+        """
         self.account.deliver(self.scheduler.update_table(self._placed(self.table, self.token_sizes), now), now)
         self.scheduler.recall_engines(self.recalled.of_target(self._parts, self._counted(), now), now)
 
     def tick(self, now: float) -> None:
-        """Let the scheduler's tick run, and from time to time drop old records. Called often."""
+        """Let the scheduler's tick run, and from time to time drop old measurements. Called many times a second."""
         self.account.tick(now)
         if now >= self._forgets_at:
             self._forgets_at = now + FORGET_SECONDS
@@ -213,8 +218,8 @@ class Pool:
         self.apart = why
 
     def off_seconds(self, quantity: str, now: float, *, is_off: bool) -> float:
-        """Return for how many seconds a learned quantity has been wrong by more than half (`is_off`), as seen at each
-        call.
+        """Return the seconds for which a measured quantity has been wrong by more than half. `is_off`: whether it is
+        wrong by more than half now. The time counts from the first call with `is_off`.
         """
         if not is_off:
             self._figures_off.pop(quantity, None)
@@ -222,20 +227,22 @@ class Pool:
         return max(0.0, now - self._figures_off.setdefault(quantity, now))
 
     def most_tokens(self, body_bytes: int, answers: int = 1) -> int:
-        """Return the largest plausible number of tokens of a prompt with a body of `body_bytes`, or of all its
-        `answers`. A token of text has at least one byte. The parts that are not in the body (media, a stored
-        conversation) must fit into a KV cache, and each answer too.
+        """Return the maximum plausible number of tokens of a prompt with a body of `body_bytes`, and of all its
+        `answers`.
+
+        A token of text has at least one byte. Parts of the prompt that are not in the body (media, a stored
+        conversation) must fit into a KV cache, and so must each answer.
         """
         return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens) * answers
 
     # ── names ──
 
     def adapter(self, asked: str | None) -> str | None:
-        """Return the LoRA adapter with the name that a client requested; None if the name is not an adapter's."""
+        """Return the LoRA adapter that a client requested by this name; None if the pool has no such adapter."""
         return asked if asked in self.table.adapters and asked != str(self.key) else None
 
     def engine_name(self, asked: str | None) -> str:
-        """Return the name under which engines know the model that a client requested."""
+        """Return the name under which the engines know the model or adapter that a client requested."""
         model = self.table.model
         if asked is None or asked == model:
             return model
@@ -244,8 +251,9 @@ class Pool:
     # ── engines ──
 
     def engine_failed(self, instance: str, kind: str, now: float, ticket: Ticket | None = None) -> None:
-        """Count an engine's failure of this kind; with a `ticket`, as a failure of that request. The failure is
-        reported to the scheduler only if it may be the instance's fault.
+        """Count a failure of an engine; `kind` is the kind of failure. With a `ticket`, also record it as a failed
+        attempt of the ticket's request. The scheduler counts the failure against the instance only if the instance may
+        be at fault.
         """
         self.counters.upstream_errors[kind] += 1
         if ticket is not None:
@@ -255,27 +263,29 @@ class Pool:
             self.scheduler.instance_failed(instance, now, fault, None if ticket is None else ticket.request.id)
 
     def note_beyond_bounds(self, target: str, failure: UpstreamFailure, now: float) -> None:
-        """If an engine's response exceeded a limit, record that as a trouble of the engine at this target."""
+        """Record a trouble of the engine at this target if the failure is a response that exceeded a limit."""
         if isinstance(failure, BeyondBounds):
             self.engines.implausible(instance_of(target), ANSWERS, failure.words, now)
 
     def handed_over(self, target: str, now: float, *, named_blocks: bool) -> None:
-        """Record that a prefill for another instance has ended at this target. `named_blocks`: its response names the
-        KV blocks to fetch.
+        """Record that a prefill for another instance has ended at this target. `named_blocks`: whether its response
+        names the KV blocks to fetch.
         """
         self.counters.unfetched += not named_blocks
         self.scheduler.handovers.note(instance_of(target), now, named_blocks=named_blocks)
         self.judge_handovers(target)
 
     def judge_handovers(self, target: str) -> None:
-        """Add or remove a trouble of the engine at this target: that it names no KV blocks after prefills for other
-        instances.
+        """Add or remove a trouble of the engine at this target: its responses to prefills for other instances name no
+        KV blocks.
         """
         instance = instance_of(target)
         in_vain = self.scheduler.handovers.in_vain(instance)
         computed = ["sessions that leave it are computed again"] * self.moves_caches
         computed += ["decode instances compute its prompts"] * self.divides
-        words = f"named no KV blocks in its last {in_vain} answers to prefills for others, so {' and '.join(computed)}; {_CONNECTOR}"
+        words = (
+            f"named no KV blocks in its last {in_vain} answers to prefills for other instances, so {' and '.join(computed)}; {_CONNECTOR}"
+        )
         self.engines.found(instance, EngineTrouble.KV_NOT_HANDED_ON, words if in_vain and computed else None)
 
     def engine_worked(self, instance: str, now: float) -> None:

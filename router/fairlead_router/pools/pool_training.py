@@ -1,8 +1,8 @@
-"""Training of pools whose policy learns: sends samples of decisions to the trainer, and replaces the policy's model by
-each model that is trained.
+"""Trains the policies of pools whose policy learns: sends samples of decisions to the trainer, and gives the policy
+each model that the trainer returns.
 
-This module cannot make a request fail or wait: without a trainer, the current model is kept until the policy considers
-it too old and decides by its heuristic.
+This module cannot make a request fail or wait. Without a trainer, the policy keeps its current model, until the policy
+considers the model too old and decides by its heuristic.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from fairlead_router.training.trainer import Trainer, TrainerLost
 
 TRAIN_SECONDS = 1.0
 ASK_SECONDS = 30.0
-"""Seconds after which a pool without a model asks the store for a shared model again."""
+"""Seconds between two questions to the store for a shared model, for a pool without a model."""
 
 LESSON_SAMPLES = 100
-"""Minimum number of samples with which a model is trained."""
+"""Minimum number of new samples for training a model."""
 
 logger = logging.getLogger(__name__)
 
 
 class ModelStore(Protocol):
-    """A store by which all routers of a pool share trained models: the control API."""
+    """A store through which all routers of a pool share trained models: the control API."""
 
     async def post_model(self, model: TrainedModel) -> Outcome[None]:
         """Store a model that this router trained."""
 
     async def newest_model(self, pool: PoolKey) -> Outcome[SharedModel]:
-        """Return the pool's newest model, whichever router trained it."""
+        """Return the pool's newest model, trained by any router."""
 
 
 class PoolTraining:
@@ -68,16 +68,16 @@ class PoolTraining:
         self._now = now
         self._new_id = new_id
         self._ask_at: dict[str, float] = {}
-        """For each pool without a model: the time at which the store is asked for a shared model again."""
+        """By pool without a model: the time from which the store may be asked for a shared model again."""
         self._told: dict[str, LearningReport] = {}
-        """By pool: the policy's learning report when its model was last shared."""
+        """By pool: the policy's learning report at the time at which its model was last shared."""
         self._counters = metrics.training
         metrics.learning_reports = self.reports
         self._models: dict[str, tuple[LearnsOnline, Model]] = {}
-        """By pool: the last policy that got a model, and that model."""
+        """By pool: the last policy that got a model, and this model."""
 
     async def train(self) -> None:
-        """Train each learning policy that has enough samples; runs every TRAIN_SECONDS."""
+        """Train each learning policy that has enough samples. Runs every TRAIN_SECONDS."""
         learning = [(pool, policy) for pool in self._pools.all() if (policy := pool.scheduler.learns_online) is not None]
         for pool, policy in learning:
             self._hand_on(pool, policy)
@@ -96,7 +96,7 @@ class PoolTraining:
         return {name: policy.learning() for name, policy in policies if policy is not None}
 
     async def _take_over(self, pool: Pool, policy: LearnsOnline) -> None:
-        """Give the policy the newest model that any router has trained; do nothing if there is no such model."""
+        """Give the policy the newest model that any router has trained, if there is such a model."""
         name, now = str(pool.key), self._now()
         if now < self._ask_at.get(name, 0.0):
             return
@@ -113,8 +113,8 @@ class PoolTraining:
             logger.info("shared model in use", extra={"pool": name, "version": outcome.answer.version})
 
     async def _share(self, pool: Pool, before: LearningReport, model: Model, content: bytes) -> None:
-        """Share the new model with other routers, together with the results of the previous model. Does nothing while
-        the control API cannot be reached.
+        """Send the new model to the store for other routers, together with the results of the previous model. If the
+        control API cannot be reached, only log this.
         """
         name = str(pool.key)
         told = self._told.get(name)
@@ -127,7 +127,9 @@ class PoolTraining:
             logger.warning("model not kept by the control API", extra={"pool": name, "error": outcome.problem})
 
     def _hand_on(self, pool: Pool, policy: LearnsOnline) -> None:
-        """Give a policy that was replaced because a parameter changed the model of the previous policy."""
+        """Give the pool's policy the model of the previous policy, if the policy is new because a parameter has
+        changed.
+        """
         known = self._models.get(str(pool.key))
         if known is not None and known[0] is not policy:
             self._adopt(pool, policy, known[1])
@@ -166,12 +168,14 @@ class PoolTraining:
 
     def _refuse(self, pool: Pool, error: ModelRefused) -> None:
         self._counters.refused[str(pool.key), error.fault.value] += 1
-        logger.warning("model refused, the one before stays", extra={"pool": str(pool.key), "error": str(error)})
+        logger.warning("trained model refused; the previous model stays in use", extra={"pool": str(pool.key), "error": str(error)})
 
 
 def model_figures(router_id: str, model: Model, before: LearningReport, told: LearningReport | None) -> ModelFigures:
-    """Return the statistics of a new model, and of the decisions since the previous model was shared; `told` is the
-    report at that time, None if no model was shared.
+    """Return the statistics of a new model, and of the decisions since the previous model was shared.
+
+    `before`: the policy's learning report now. `told`: its learning report when the previous model was shared; None if
+    no model was shared.
     """
     counted = {} if told is None else told.heuristic_choices
     by_heuristic = {reason.value: count - counted.get(reason, 0) for reason, count in before.heuristic_choices.items()}

@@ -23,13 +23,13 @@ from fairlead_router.protocols.refusals import BadRequest
 
 
 class Opens(Protocol):
-    """A check whether a client may use a pool; with a name, whether it may use that model or adapter of the pool."""
+    """A function that returns whether a client may use a pool or, with a name, this model or adapter of the pool."""
 
     def __call__(self, pool: Pool, name: str | None = None, /) -> bool: ...
 
 
 def every(_: Pool, __: str | None = None, /) -> bool:
-    """Return True: the client may use every pool."""
+    """Return True, because the client may use every pool."""
     return True
 
 
@@ -37,16 +37,16 @@ SchedulerFactory = Callable[[RoutingTable], Scheduler]
 
 
 def _dated(binding: Binding, ahead_seconds: float) -> Binding:
-    """Return the control API's binding with its times converted to this router's clock, which is `ahead_seconds`
-    behind.
+    """Return the control API's binding with its times converted to this router's clock. `ahead_seconds`: how far the
+    API's clock is ahead of this router's clock.
     """
     migrated_at = None if binding.migrated_at is None else binding.migrated_at - ahead_seconds
     return replace(binding, bound_at=binding.bound_at - ahead_seconds, migrated_at=migrated_at)
 
 
 TELL_SECONDS = 10.0
-"""Minimum number of seconds between two log entries about a scheduler's failures; a scheduler's tick runs fifty times a
-second.
+"""Minimum number of seconds between two log entries about failures of a pool's scheduler. Without the minimum there
+could be fifty entries a second, one for each tick.
 """
 
 logger = logging.getLogger(__name__)
@@ -55,8 +55,8 @@ logger = logging.getLogger(__name__)
 class Pools:
     """All pools of this router, found by `namespace/name` or by model.
 
-    `apply` adds a pool or replaces its routing table, `delete` removes a pool. `recorded_share` (0-1) of each pool's
-    sessions are recorded for simulations.
+    `apply` adds a pool or replaces its routing table, `delete` removes a pool. `recorded_share`: the share (0-1) of
+    each pool's sessions that are recorded for simulations.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Pools:
         """The control API's clock, estimated from its messages to this router."""
         self._routers = 1
         self.routers_told_at: float | None = None
-        """The time at which the control API last reported the number of live routers; None while the number is
+        """The time at which the control API last reported the number of live routers. None while that number is
         assumed.
         """
         self._kept_sessions: dict[str, dict[str, float]] = {}
-        """By pool, the sessions whose routing decisions are all kept, each with the time until which this applies."""
+        """By pool: the sessions whose routing decisions are all kept, each with the time until which they are kept."""
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -89,20 +89,20 @@ class Pools:
         return self._clock()
 
     def api_now(self) -> float:
-        """Return the current time by the control API's clock, as far as that clock is known."""
+        """Return the router's estimate of the current time of the control API's clock, in Unix seconds."""
         return self._clock() + self.api_clock.ahead_seconds
 
     def all(self) -> tuple[Pool, ...]:
-        """All current pools, sorted by key."""
+        """Return all current pools, sorted by key."""
         return tuple(self._by_key[key] for key in sorted(self._by_key))
 
     def living(self) -> Iterable[Pool]:
-        """Yield the current pools, and deleted pools that still have requests or records that were not taken."""
+        """Return the current pools, and the deleted pools that still have requests or records that were not taken."""
         return (*self._by_key.values(), *self._retiring)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Return the requests in flight for the report, one row per pool and instance. If a pool was deleted and
-        created again with the same name, its rows include the old pool's requests.
+        """Return the requests in flight for the report, with one row for each pool and instance. If a pool was deleted
+        and created again with the same name, its rows include the requests of the old pool.
         """
         rows: dict[tuple[PoolKey, str], InstanceInFlight] = {}
         for pool in self.living():
@@ -114,12 +114,12 @@ class Pools:
         return tuple(rows.values())
 
     def get(self, key: PoolKey) -> Pool | None:
-        """Return the current pool with this key."""
+        """Return the current pool with this key; None if there is none."""
         return self._by_key.get(str(key))
 
     def apply(self, table: RoutingTable) -> bool:
-        """Use a routing table from now on. Return False, and keep the current table, if the new table is not newer or
-        cannot be used.
+        """Use a routing table for further requests. If the table is not newer than the current table or cannot be used,
+        keep the current table and return False.
         """
         name = str(table.pool)
         known = self._by_key.get(name)
@@ -148,8 +148,8 @@ class Pools:
         return True
 
     def delete(self, key: PoolKey) -> bool:
-        """Stop serving a pool: its scheduler refuses queued requests, dispatched requests finish. Return whether there
-        was such a pool.
+        """Stop serving a pool. Its scheduler refuses queued requests, and dispatched requests finish. Return whether
+        there was such a pool.
         """
         pool = self._by_key.pop(str(key), None)
         if pool is None:
@@ -175,7 +175,9 @@ class Pools:
                 self._by_model.setdefault(name, []).append(pool)
 
     def know_routers(self, count: int) -> None:
-        """Set the number of live routers that the control API reported. It is kept while the API cannot be reached."""
+        """Set the number of live routers that the control API reported. The number is kept while the API cannot be
+        reached.
+        """
         self.routers_told_at = self._clock()
         self.assume_routers(count)
 
@@ -185,27 +187,31 @@ class Pools:
         return self._routers
 
     def assume_routers(self, count: int) -> None:
-        """Set the number of live routers from before a restart, until the control API reports it."""
+        """Set the number of live routers. After a restart it is the number from before, until the control API reports
+        one.
+        """
         self._routers = self._metrics.live_routers = max(1, count)
         for pool in self.living():
             pool.scheduler.know_routers(self._routers)
 
     def know_others(self, share: OthersShare) -> None:
-        """Pass the load that other routers reported for a pool to its scheduler; ignores an unknown pool."""
+        """Pass the load that other routers reported for a pool to the pool's scheduler. Ignores an unknown pool."""
         pool = self.get(share.pool)
         if pool is not None:
             pool.scheduler.know_others(share, self._clock())
 
     def shares(self) -> tuple[PoolShare, ...]:
-        """Return this router's load for other routers, for each pool in which routers decide without asking each
-        other.
+        """Return this router's load, to report it to other routers, for each pool in which the routers decide
+        separately.
         """
         now = self._clock()
         found = (pool.scheduler.share(pool.apart.value, now) for pool in self._by_key.values())
         return tuple(share for share in found if share is not None)
 
     def keep_sessions(self, sessions: Iterable[KeptSession]) -> None:
-        """Keep all routing decisions of these sessions, each until its time, and of no other sessions."""
+        """Keep all routing decisions of these sessions, each session until its time. No other sessions are kept
+        completely.
+        """
         self._kept_sessions = {}
         for one in sessions:
             self._kept_sessions.setdefault(str(one.pool), {})[one.session] = one.until - self.api_clock.ahead_seconds
@@ -213,15 +219,15 @@ class Pools:
             pool.scheduler.keep_sessions(self._kept_sessions.get(name, {}))
 
     def recall_changes(self, changes: Sequence[BindingChange]) -> None:
-        """Give schedulers the binding changes of an earlier process of this router that the control API may not have
-        received.
+        """Give the schedulers the binding changes of an earlier process of this router that the control API may not
+        have received.
         """
         for name, pool in self._by_key.items():
             pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
 
     def report_missing(self, sessions: Collection[tuple[PoolKey, str]]) -> int:
-        """Report again each confirmed binding whose session is missing in `sessions`, the complete list of sessions
-        that the control API knows. Return the number of these bindings.
+        """Report each confirmed binding again whose session is missing in `sessions`, the complete list of sessions
+        that the control API knows. Return the number of bindings that are reported again.
         """
         now, by_pool = self._clock(), {pool.key: set[str]() for pool in self.all()}
         for key, session in sessions:
@@ -230,14 +236,14 @@ class Pools:
         return sum(pool.scheduler.report_missing(by_pool[pool.key], now) for pool in self.all())
 
     def shut_down(self) -> None:
-        """Refuse all queued requests; dispatched requests continue."""
+        """Refuse all queued requests. Dispatched requests continue."""
         now = self._clock()
         for pool in self.living():
             pool.account.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
-        """Pass the control API's bindings to the schedulers, together with `lost`, the ids of this router's changes
-        that lost to them. Bindings of unknown pools are ignored.
+        """Pass the control API's bindings to the schedulers. `lost`: the ids of this router's changes that the control
+        API did not accept because these bindings were earlier. Bindings of unknown pools are ignored.
         """
         by_pool: dict[str, list[Binding]] = {}
         ahead = self.api_clock.ahead_seconds
@@ -250,13 +256,13 @@ class Pools:
                 pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
 
     def prefix_memories(self) -> list[PrefixMemory]:
-        """Return the cache contents that the instances of all pools are assumed to have."""
+        """Return the prefixes that the instances of all pools are assumed to have cached."""
         now = self._clock()
         return [memory for pool in self.all() for memory in pool.scheduler.prefix_memories(now)]
 
     def recall_prefixes(self, memories: Sequence[PrefixMemory]) -> int:
-        """Give schedulers the assumed cache contents from an earlier process. Return for how many instances they still
-        apply.
+        """Give the schedulers the assumed cached prefixes from an earlier process. Return the number of instances to
+        which they still apply.
         """
         now = self._clock()
         return sum(
@@ -264,21 +270,23 @@ class Pools:
         )
 
     def engine_memories(self) -> list[EngineMemory]:
-        """Return the measurements of instances of each pool that has any."""
+        """Return the measurements of engines, for each pool that has any."""
         now = self._clock()
         return [memory for pool in self.all() if (memory := pool.engine_memory(now)) is not None]
 
     def recall_engines(self, memories: Iterable[EngineMemory]) -> None:
-        """Give pools earlier measurements of their instances, by an earlier process or by other routers."""
+        """Give the pools earlier measurements of their engines, by an earlier process or by other routers."""
         for memory in memories:
             pool = self.get(memory.pool)
             if pool is not None:
                 pool.recall_engines(memory, self._clock())
 
     def resolve(self, model: str | None, wanted: str | None, opens: Opens = every) -> Pool:
-        """Return the pool for a request. A `model` of the form `namespace/name` is a pool, with that pool's model.
-        Otherwise the pool is one of the pools that serve the model or adapter: the pool `wanted` by the header or,
-        without it, the first by name. Without a model, the pool is `wanted`, or the only pool that serves.
+        """Return the pool for a request.
+
+        A `model` of the form `namespace/name` names the pool itself. Otherwise the pool is one that serves the model or
+        adapter: the pool `wanted` by the header or, without the header, the first one by name. Without a model, the
+        pool is `wanted`, or the first pool if all pools serve the same model.
 
         A pool that the client may not use counts as absent. Raises BadRequest 404 that names the models or pools which
         the client may use, or 400 if the model is missing.
@@ -311,28 +319,30 @@ class Pools:
         raise BadRequest(400, "missing_field", f"model: is missing; name one of: {known}", "model")
 
     def serves(self, model: str | None) -> bool:
-        """Return whether this is the name of a pool, a model or an adapter, whether or not any client may use it."""
+        """Return whether this is the name of a pool, a model or an adapter. It does not matter whether a client may use
+        it.
+        """
         return model in self._by_key or (model is not None and bool(self.serving(model)))
 
     def serving(self, name: str, opens: Opens = every) -> list[Pool]:
-        """Return the pools of a model or adapter that the client may use, sorted by key. A name that no pool declares
-        may be an alias that engines report; the client may use it if it may use the model.
+        """Return the pools that serve a model or adapter and that the client may use, sorted by key. A name that no
+        pool declares may be an alias that engines report; the client may use it if it may use the pool's model.
         """
         if name in self._by_model:
             return [pool for pool in self._by_model[name] if opens(pool, name)]
         return [pool for pool in self.all() if name in pool.engines.aliases and opens(pool, pool.table.model)]
 
     def models(self, opens: Opens = every) -> tuple[str, ...]:
-        """Return the served models, their aliases and adapters, sorted."""
+        """Return the models, aliases and adapters that the client may use, sorted."""
         names = self._by_model.keys() | {name for pool in self._by_key.values() for name in pool.engines.aliases}
         return tuple(sorted(name for name in names if self.serving(name, opens)))
 
     def base_of(self, adapter: str) -> str | None:
-        """Return the model to which an adapter belongs; None for a model's own name."""
+        """Return the model to which an adapter belongs; None if the name is not an adapter."""
         return next((pool.table.model for pool in self._by_model.get(adapter, ()) if pool.adapter(adapter) is not None), None)
 
     def tick(self) -> None:
-        """Let all schedulers' ticks run; called every few tens of milliseconds."""
+        """Let the ticks of all schedulers run. Called every few tens of milliseconds."""
         now = self._clock()
         for pool in self.living():
             try:
@@ -343,13 +353,13 @@ class Pools:
                     logger.exception("a pool's scheduler failed", extra={"pool": str(pool.key)})
 
     def has_ended(self, pool: Pool) -> bool:
-        """Return whether the pool was deleted and has no requests any more. Its last records must be taken before
+        """Return whether the pool was deleted and has no requests any longer. Its last records must be taken before
         `forget`.
         """
         return pool in self._retiring and not pool.account.tickets and not pool.account.direct
 
     def forget(self, pool: Pool) -> None:
-        """Delete all data about a deleted pool after its requests have ended."""
+        """Drop all data about a deleted pool whose requests have ended."""
         self._retiring.remove(pool)
         name = str(pool.key)
         if all(str(other.key) != name for other in self.living()):  # else it was created again and goes on counting
@@ -357,5 +367,5 @@ class Pools:
             self._metrics.forget_pool(name)
 
     def acknowledgements(self) -> tuple[Acknowledgement, ...]:
-        """Return the version of the routing table that each pool uses."""
+        """Return the version of the routing table in use, for each pool."""
         return tuple(Acknowledgement(pool=pool.key, version=pool.table.version) for pool in self._by_key.values())

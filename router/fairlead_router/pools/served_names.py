@@ -1,10 +1,10 @@
-"""Tracks which engines of a pool lack one of its declared model names: its model or an adapter.
+"""Tracks which engines of a pool lack one of its declared names: the model or an adapter.
 
-The model list of an engine shows which names it lacks. The list is read from time to time, and at once after a refusal
-that seems to say that the engine lacks the name. Such a refusal is not proof, because a client may have influenced its
-text. The proof is the list, or another engine that serves the same request. An engine gets no request for a name that
-it lacks until its list has the name. If the list cannot be read, or has a name that the engine nevertheless refuses,
-the engine gets a request for the name again after a pause, which grows each time.
+An engine's list of models shows which names it lacks. The list is read regularly, and at once after a refusal that
+seems to say that the engine lacks a name. Such a refusal does not prove it, because a client may have influenced its
+text. The list proves it, and so does another engine that serves the same request. An engine gets no request for a name
+that it lacks until its list has the name. If the list cannot be read, the engine gets a request for the name again
+after a pause. If the list has the name and the engine still refuses it, the pause grows each time.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import NamedTuple
 import orjson
 
 PAUSE_SECONDS = 2.0
-"""The shortest pause in seconds without requests for a name that the engine lists, but has refused repeatedly."""
+"""Shortest pause in seconds without requests for a name that the engine lists but has repeatedly refused."""
 LONGEST_PAUSE_SECONDS = 300.0
 UNLISTED_SECONDS = 30.0
-"""Pause in seconds without requests for a refused name, if the engine's list cannot be read."""
+"""Seconds without requests for a refused name, if the engine's list of models cannot be read."""
 
 _NOWHERE: Mapping[str, Missing] = MappingProxyType({})
 
 
 class Missing(NamedTuple):
-    """A name that an engine lacks. All times are Unix seconds.
+    """The times that concern a name that an engine lacks, in Unix seconds.
 
-    `since`: when the engine was found to lack it.
-    `not_before`: from when on the engine's list is trusted if it has the name.
-    `expires`: when the engine may get requests for the name again although no list was read.
+    `since`: the time at which the engine was found to lack the name. `not_before`: the time from which the engine's
+    list is believed if it has the name. `expires`: the time from which the engine may get requests for the name again,
+    even if its list could not be read.
     """
 
     since: float
@@ -40,34 +40,38 @@ class Missing(NamedTuple):
 
 
 class ServedNames:
-    """The declared names that the engines of one pool lack, by instance. All times are Unix seconds. A refusal that
-    arrives when its instance has left the pool changes nothing.
+    """The declared names that the engines of one pool lack, by instance. All times are Unix seconds. A refusal by an
+    instance that has left the pool changes nothing.
     """
 
     __slots__ = ("_pauses", "_present", "doubted", "missing")
 
     def __init__(self) -> None:
         self._present: Collection[str] | None = None
-        """The pool's instances; None before `keep_only`."""
+        """The pool's instances; None before the first `keep_only`."""
         self.missing: dict[str, dict[str, Missing]] = {}
-        """The missing names: by name, and then by instance. A name that all engines serve is left out."""
+        """By name, and then by instance: the times for a name that the instance lacks. A name that all engines serve is
+        left out.
+        """
         self._pauses: dict[tuple[str, str], float] = {}
-        """By name and instance: the pause in seconds after the next refusal of a name that the engine lists."""
+        """By name and instance: the length in seconds of the next pause without requests for a name that the engine
+        lists but has refused.
+        """
         self.doubted: set[str] = set()
-        """Instances whose model list must be read now, because they may lack a name."""
+        """The instances whose list of models must be read now, because they may lack a name."""
 
     def __bool__(self) -> bool:
         return bool(self.missing)
 
     def lacking(self, name: str, now: float) -> Collection[str]:
-        """Return the instances that lack the name."""
+        """Return the instances that are assumed to lack the name."""
         found = self.missing.get(name, _NOWHERE)
         for instance in [one for one, missing in found.items() if missing.expires <= now]:
             self.serves(instance, name)
         return found.keys()
 
     def doubt(self, instance: str) -> None:
-        """Record that the instance may lack a name, so that its model list is read."""
+        """Record that the instance may lack a name, so that its list of models is read."""
         if self._is_present(instance):
             self.doubted.add(instance)
 
@@ -75,22 +79,22 @@ class ServedNames:
         return self._present is None or instance in self._present
 
     def contradicted(self, instance: str, name: str, now: float) -> None:
-        """Record that the instance refused a request for the name which another engine served."""
+        """Record that the instance refused a request for the name, and that another engine served the request."""
         self.doubt(instance)
         if self._is_present(instance) and instance not in self.missing.setdefault(name, {}):
             pause = self._pauses.get((name, instance), 0.0)
             self.missing[name][instance] = Missing(now, now + pause, now + max(pause, UNLISTED_SECONDS))
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
-        """Return the instances that are assumed to lack the name although their own lists have it or could not be
+        """Return the instances that are assumed to lack the name, although their own lists have it or could not be
         read.
         """
         self.lacking(name, now)
         return [one for one, missing in self.missing.get(name, _NOWHERE).items() if missing.expires < math.inf]
 
     def listed(self, instance: str, listed: Collection[str], declared: Collection[str], asked_at: float) -> None:
-        """Record the models that the instance listed when it was asked at `asked_at`. An engine with an empty list is
-        believed to serve all names.
+        """Record the models that the instance listed in response to a request at `asked_at`. An engine with an empty
+        list is assumed to serve all names.
         """
         self.doubted.discard(instance)
         for name in declared if listed else ():
@@ -104,7 +108,7 @@ class ServedNames:
                     self._pauses[name, instance] = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def serves(self, instance: str, name: str) -> None:
-        """Record that the instance is assumed to serve the name."""
+        """Record that the instance is assumed to serve the name again."""
         found = self.missing.get(name)
         if found is not None:
             found.pop(instance, None)
@@ -112,12 +116,12 @@ class ServedNames:
                 del self.missing[name]
 
     def unlisted(self, instance: str) -> None:
-        """Record that the instance's list could not be read. Its earlier refusals do not cause another attempt."""
+        """Record that the instance's list could not be read. The list is not read again because of earlier refusals."""
         self.doubted.discard(instance)
 
     def keep_only(self, instances: Collection[str], declared: Collection[str], present: Collection[str] | None = None) -> None:
-        """Forget all instances and names except these. `present`: all instances of the pool, including instances with a
-        new engine; None = `instances`.
+        """Forget all names that are not `declared`, and all instances that are not among `instances`. `present`: all
+        instances of the pool, including instances with a new engine; None = `instances`.
         """
         self._present = instances if present is None else present
         for name, found in tuple(self.missing.items()):
@@ -129,12 +133,12 @@ class ServedNames:
 
 
 def refuses_name(status: int, body: bytes, name: str) -> bool:
-    """Return whether an engine's refusal says that the engine has no model or adapter with this name, which the request
-    named.
+    """Return whether an engine's refusal says that the engine has no model or adapter with the `name` in the request.
 
-    vLLM responds with 404, the type `NotFoundError` and the parameter `model` (older versions, and its form of
-    Anthropic's protocol, without the parameter), llama.cpp with 404 or 400, SGLang with 400. If neither the parameter
-    nor the code shows this, the message must have the name in its first words; its later words may quote the client.
+    vLLM responds with 404, the type `NotFoundError` and the parameter `model`. Older versions of vLLM, and its form of
+    Anthropic's protocol, leave the parameter out. llama.cpp responds with 404 or 400, SGLang with 400. If neither the
+    parameter nor the code shows the reason, the message must have the name in its first words, because its later words
+    may quote the client.
     """
     if status not in (400, 404):
         return False

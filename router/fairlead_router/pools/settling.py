@@ -1,4 +1,4 @@
-"""Settles a pool's requests: records how each ended, finds its token counts, and charges its key."""
+"""Settles a pool's requests: records how each request ended, finds its token counts, and charges its key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SERVED: Final = Ending.SERVED
 
 def ending_of_failure(ticket: Ticket, *, out_of_time: bool) -> Ending:
     """Return the ending of a request whose engine failed, or whose total time is over (`out_of_time`). If the last
-    event of its answer had arrived, the request counts as served.
+    event of the answer had arrived before, the request counts as served.
     """
     stream = ticket.stream
     if stream is not None and stream.finished:
@@ -32,8 +32,8 @@ def ending_of_failure(ticket: Ticket, *, out_of_time: bool) -> Ending:
 
 
 def ending_of_leaving(ticket: Ticket) -> Ending:
-    """Return the ending of a request whose client closed the connection. If the last event of its answer had arrived,
-    the request counts as served.
+    """Return the ending of a request whose client closed the connection. If the last event of the answer had arrived
+    before, the request counts as served.
     """
     stream = ticket.stream
     if stream is not None and stream.finished:
@@ -49,7 +49,7 @@ def _has_part(ticket: Ticket) -> bool:
 
 class EventSizes:
     """The mean number of tokens per event in a pool's streams, from answers whose tokens the engine counted. It is
-    above one with speculative decoding, or with an interval between events.
+    above one with speculative decoding, or if the engine sends events at intervals.
     """
 
     __slots__ = ("_events", "_tokens")
@@ -58,8 +58,8 @@ class EventSizes:
         self._events = self._tokens = 0.0
 
     def observe(self, stream: StreamReader) -> None:
-        """Update the mean with a complete answer. Short answers are ignored, and answers with implausibly many tokens
-        per event, because their engine delayed most of the answer, for example for a tool call.
+        """Update the mean with a complete answer. Ignores short answers, and answers with implausibly many tokens per
+        event: their engine has held back most of the answer, for example for a tool call.
         """
         tokens, events = stream.counted or (0, 0)
         if events >= FEWEST_EVENTS and tokens <= events * MOST_PER_EVENT:
@@ -68,22 +68,23 @@ class EventSizes:
 
     @property
     def is_known(self) -> bool:
-        """Whether the mean is that of some answer."""
+        """Whether at least one answer has been observed."""
         return self._events > 0
 
     @property
     def mean(self) -> float:
-        """The mean; 1 before there was an answer, and never less."""
+        """The mean number of tokens per event; at least 1, and 1 before the first observed answer."""
         return max(1.0, self._tokens / self._events) if self._events else 1.0
 
 
 FEWEST_EVENTS = 8
 MOST_PER_EVENT = 32
 LASTING = 0.95
-"""The weight of all earlier answers, for each answer that is observed."""
+"""The factor by which the weight of all earlier answers shrinks with each observed answer."""
 OBSERVED = 8
-"""Once the mean is known, about one of this number of served streams is observed, chosen by a hash of its request's id:
-the mean changes with an engine's settings only, and no traffic has a period that the choice could miss.
+"""Once the mean is known, one out of about this number of served streams is observed. A hash of the request's id
+selects the streams, so that the selection follows no pattern in the traffic. A part of the streams is enough, because
+the mean changes only with an engine's settings.
 """
 
 
@@ -98,7 +99,7 @@ class Settling:
         self._event_sizes = EventSizes()
 
     def plausible(self, usage: Usage) -> Usage:
-        """Return an engine's token counts without impossible values; the number of impossible values is counted."""
+        """Return an engine's token counts without impossible values, and count the impossible values."""
         if (
             0 <= usage.output_tokens <= MOST_TOKENS
             and 0 <= (usage.prompt_tokens or 0) <= MOST_TOKENS
@@ -109,15 +110,15 @@ class Settling:
         return Usage(plausible(usage.output_tokens) or 0, plausible(usage.cached_tokens), plausible(usage.prompt_tokens))
 
     def part(self, ticket: Ticket) -> Usage | None:
-        """Return the known token counts of an answer that broke off; None if no part of it could be read."""
+        """Return the known token counts of an answer that broke off; None if no part of the answer could be read."""
         stream = ticket.stream
         if stream is None:
             return None if ticket.usage is None else self.plausible(ticket.usage)
         return self.left(ticket, stream)
 
     def left(self, ticket: Ticket, stream: StreamReader) -> Usage:
-        """Return the token counts of a stream that was left before its end. Content that the engine has not counted has
-        as many tokens an event as the pool's other streams, but the estimate stays within the request's own limit.
+        """Return the token counts of a stream that ended early. Each event that the engine has not counted is assumed
+        to have as many tokens as an event of the pool's other streams. The estimate is at most the request's own limit.
         """
         told, tokens = stream.usage(), stream.estimated_tokens(self._event_sizes.mean)
         if most := ticket.request.max_output_tokens * (1 if ticket.charge is None else ticket.charge.answers):
@@ -125,7 +126,7 @@ class Settling:
         return self.plausible(Usage(tokens, told.cached_tokens, told.prompt_tokens))
 
     def end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
-        """Record the ending of a ticket, count the ticket and settle its charge. The ticket must not have ended
+        """Record the ending of a ticket, count its request and settle its charge. The ticket must not have ended
         before.
         """
         consequences = CONSEQUENCES[ending]
@@ -152,8 +153,8 @@ class Settling:
         self._traffic.ended(ticket)
 
     def settle(self, charge: Charge, prompt_tokens: int, output_tokens: int, now: float) -> None:
-        """Charge these tokens to the key, when a request has ended or its answer arrives later. Impossible counts of an
-        engine are not charged; otherwise one wrong count would lock a key out for years.
+        """Charge these tokens to the key, when a request has ended or its answer is fetched later. Counts above the
+        plausible maximum are reduced to it, because one wrong count could lock a key out for years.
         """
         most = charge.most_tokens
         self._counters.implausible_usages += (prompt_tokens > most) + (output_tokens > most)
@@ -161,8 +162,8 @@ class Settling:
 
 
 class LaterAnswer:
-    """Reads a stored response that is fetched after its request has ended, and charges its tokens: `feed` every piece,
-    then call `settle`.
+    """Reads a stored response that a client fetches after its request has ended, and charges its tokens. Call `feed`
+    with each piece, and then `settle`.
     """
 
     __slots__ = ("_charge", "_document", "_reader", "_settling")
@@ -179,8 +180,8 @@ class LaterAnswer:
         self._document.feed(piece)
 
     def settle(self, now: float) -> None:
-        """Charge the tokens that were not charged yet, because the response is complete. If the original request still
-        runs, its end charges them.
+        """Charge the response's tokens that were not charged yet. If the original request is still running, do nothing,
+        because its end charges them.
         """
         if not self._charge.has_ended:
             return

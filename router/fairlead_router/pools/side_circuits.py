@@ -1,7 +1,8 @@
-"""Judges by the kind of `UpstreamFailure` whether a failure is the engine's own, and has circuit breakers for requests
-that bypass the scheduler.
+"""Decides by the kind of an `UpstreamFailure` whether the engine may be at fault, and has the circuit breakers for
+requests that bypass the scheduler.
 
-These circuit breakers are separate from the scheduler's: an engine may fail at `/tokenize` and still generate well.
+These circuit breakers are separate from the scheduler's circuit breakers, because an engine may fail at `/tokenize` and
+still generate well.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _FAULTS = {
     "credential": Fault.REFUSED,
 }
 _NO_FAULT = ("busy", "deadline", "lacking", "rest-refused", "drained")
-"""Kinds of failure that do not show that the engine is broken: it is full or drains, the request's time was over, the
-request never reached it, or it cannot continue an answer in the way it was asked to.
+"""Kinds of failure for which the engine is not at fault: the engine is full or drains, the time of the request was
+over, the engine lacks the model's name, or it cannot continue an answer in the requested way.
 """
 
 
 def fault_of(kind: str) -> Fault | None:
-    """Return the fault of an engine that a failure of this kind may show; None if it shows none. Kinds that do not
-    concern the connection concern the answer itself.
+    """Return the fault of an engine that a failure of this kind may show; None if it shows no fault. An unknown kind is
+    a fault of the answer.
     """
     return None if kind in _NO_FAULT else _FAULTS.get(kind, Fault.ANSWER)
 
@@ -57,13 +58,14 @@ class SideCircuits:
         self._circuits.pop(instance, None)
 
     def keep_only(self, instances: Collection[str]) -> None:
-        """Forget all other instances."""
+        """Forget all instances that are not among `instances`."""
         self._circuits = {instance: circuit for instance, circuit in self._circuits.items() if instance in instances}
 
 
 class Tries:
-    """The attempts of one request that bypasses the scheduler. It decides which instances are at fault by the same
-    rules as the scheduler does for its own requests. After `served`, `over` or `left`, further calls change nothing.
+    """The attempts of one request that bypasses the scheduler. It decides which instances are at fault, by the rules
+    that the scheduler has for its own requests. After `served`, `over` or `left`, further calls of these methods change
+    nothing.
     """
 
     __slots__ = ("_circuits", "_faults")
@@ -73,7 +75,7 @@ class Tries:
         self._faults: list[tuple[str, Fault]] = []
 
     def failed(self, instance: str, fault: Fault | None, now: float) -> None:
-        """Record that this instance failed the request."""
+        """Record that this instance failed the request. `fault` is None if the instance is not at fault."""
         if fault is Fault.UNREACHED:
             self._circuits.failed(instance, now)
         elif fault is not None:
@@ -81,22 +83,22 @@ class Tries:
 
     @property
     def failed_alike(self) -> bool:
-        """Whether two instances failed this request in the same way, so that the request may be at fault. Lost
-        connections do not count: they may have another cause.
+        """Whether the last two instances failed this request in the same way, so that the request may be at fault. Lost
+        connections do not count, because they may have another cause.
         """
         last = [fault for _, fault in self._faults[-2:]]
         return len(last) > 1 and last[0].is_like(last[1]) and last[1] is not Fault.LOST
 
     def served(self, instance: str, now: float) -> None:
-        """Record that this instance served the request: so the instances that failed it are at fault."""
+        """Record that this instance served the request. Therefore the instances that failed it are at fault."""
         self._circuits.worked(instance)
         for other, _ in self._faults:
             self._circuits.failed(other, now)
         self._faults.clear()
 
     def over(self, now: float) -> None:
-        """Record that no instance served the request. A failure that no other instance repeated counts against its
-        instance, unless it was a refusal.
+        """Record that no instance served the request. If the last two instances failed in the same way, no failure
+        counts against an instance. Otherwise each failure counts against its instance, unless it was a refusal.
         """
         for instance, fault in () if self.failed_alike else self._faults:
             if fault is not Fault.REFUSED:
@@ -104,7 +106,7 @@ class Tries:
         self._faults.clear()
 
     def left(self) -> None:
-        """Record that the client closed the connection before the cause of a failure was known: no instance is
-        blamed.
+        """Record that the client closed the connection before the cause of a failure was known, so that no instance is
+        at fault.
         """
         self._faults.clear()

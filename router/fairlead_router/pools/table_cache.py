@@ -1,11 +1,12 @@
-"""The last known tables, bindings, cached prefixes and gateway keys on disk, so that a restarted router serves at once,
-even while the control API cannot be reached.
+"""Keeps the last known tables, bindings, cached prefixes and gateway keys on disk, so that a restarted router serves at
+once, even while the control API cannot be reached.
 
-The tables are one file, which is rewritten as a whole; so are the keys, as digests. Bindings are a log of lines: a
-later line overrides an earlier one. The log is compacted when it has grown to twice its size; this drops bindings to
-instances that have left, if no message named these bindings within the pool's TTL. An incomplete last line, from a
-crash while writing, is ignored. One packed file has the assumed cache contents of instances. The number of live
-routers, the observations of engines and the mark of a running process are one file each.
+The tables are one file, which is rewritten as a whole. The keys are another such file; only their digests are stored.
+Bindings are a log of lines, in which a later line overrides an earlier one. The log is compacted when it has grown to
+twice its size. This drops bindings to instances that have left, if no message named these bindings within the pool's
+TTL. An incomplete last line, from a crash while writing, is ignored. One packed file has the prefixes that instances
+are assumed to have cached. The number of live routers, the measurements of engines and the mark of a running process
+are one file each.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class KeptRouters:
 
 @value
 class KeptLife:
-    """The mark of a process that runs, or that ended without removing this mark: the memory that it used at the time
-    `at` (Unix seconds), and the memory that it could use, in bytes.
+    """The mark that a process writes while it runs, and removes when it stops properly. `memory`: the bytes of memory
+    that the process used at the time `at` (Unix seconds). `available`: the bytes that it could use.
     """
 
     memory: int
@@ -62,17 +63,17 @@ _engines = msgspec.json.Decoder(tuple[EngineMemory, ...])
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that after a crash it has either the old or the new content."""
+    """Write a file so that after a crash the file has either the old or the new content."""
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_bytes(content)
     temporary.replace(path)
 
 
 class TableCache:
-    """Reads and writes tables, bindings, gateway keys and further state under `directory`. `now` is the control API's
-    time in Unix seconds.
+    """Reads and writes tables, bindings, gateway keys and further state in files of `directory`. `now` returns the
+    control API's time in Unix seconds.
 
-    Writing errors are logged and counted in `failures`; the router continues without the cache.
+    Errors of writing are logged and counted in `failures`; the router then continues without the cache.
     """
 
     def __init__(self, directory: Path, now: Callable[[], float]) -> None:
@@ -91,7 +92,7 @@ class TableCache:
         self.failures = 0
 
     def load(self) -> tuple[tuple[RoutingTable, ...], tuple[Binding, ...]]:
-        """Read the stored tables and bindings. A damaged file is treated as missing, with a warning."""
+        """Return the stored tables and bindings. A damaged file counts as missing, and is logged."""
         tables: tuple[RoutingTable, ...] = ()
         try:
             tables = _tables.decode(self._tables_path.read_bytes())
@@ -112,9 +113,7 @@ class TableCache:
         return tables, tuple(self._bindings.values())
 
     def load_gateway_keys(self) -> tuple[GatewayKeyFacts, ...] | None:
-        """Read the stored keys; None if no keys were ever stored. A damaged file is treated as missing, with a
-        warning.
-        """
+        """Return the stored keys; None if no keys were ever stored. A damaged file counts as missing, and is logged."""
         try:
             return _gateway_keys.decode(self._keys_path.read_bytes())
         except FileNotFoundError:
@@ -124,7 +123,9 @@ class TableCache:
         return None
 
     def load_prefixes(self) -> tuple[PrefixMemory, ...]:
-        """Read the assumed cache contents of instances. A damaged file is treated as missing, with a warning."""
+        """Return the prefixes that instances are assumed to have cached. A damaged file counts as missing, and is
+        logged.
+        """
         try:
             return _prefixes.decode(self._prefixes_path.read_bytes())
         except FileNotFoundError:
@@ -134,12 +135,12 @@ class TableCache:
         return ()
 
     def keep_prefixes(self, memories: Sequence[PrefixMemory]) -> None:
-        """Write the assumed cache contents of instances, in place of the earlier file."""
+        """Replace the stored prefixes that instances are assumed to have cached."""
         self._guard(lambda: replace_file(self._prefixes_path, _packer.encode(tuple(memories))))
 
     def load_routers(self) -> KeptRouters | None:
-        """Read the last number of routers; None if no number was ever reported. A damaged file is treated as missing,
-        with a warning.
+        """Return the last number of routers; None if no number was ever stored. A damaged file counts as missing, and
+        is logged.
         """
         try:
             return _routers.decode(self._routers_path.read_bytes())
@@ -150,12 +151,12 @@ class TableCache:
         return None
 
     def keep_routers(self, kept: KeptRouters) -> None:
-        """Write the number of routers, in place of the earlier file."""
+        """Replace the stored number of routers."""
         self._guard(lambda: replace_file(self._routers_path, _encoder.encode(kept)))
 
     def load_life(self) -> KeptLife | None:
-        """Read the mark of the previous process; None if it removed the mark when it stopped. A damaged file is treated
-        as the mark of an unknown process.
+        """Return the mark of the previous process; None if that process stopped properly. For a damaged file, return a
+        mark with zeros.
         """
         try:
             return _life.decode(self._life_path.read_bytes())
@@ -165,15 +166,15 @@ class TableCache:
             return KeptLife(memory=0, available=0, at=0.0)
 
     def keep_life(self, life: KeptLife) -> None:
-        """Write the mark of this process, which runs."""
+        """Write the mark of this process, which is running."""
         self._guard(lambda: replace_file(self._life_path, _encoder.encode(life)))
 
     def end_life(self) -> None:
-        """Remove the mark, because this process stops properly."""
+        """Remove the mark of this process, because it stops properly."""
         self._guard(lambda: self._life_path.unlink(missing_ok=True))
 
     def load_engines(self) -> tuple[EngineMemory, ...]:
-        """Read the measurements of engines. A damaged file is treated as missing, with a warning."""
+        """Return the stored measurements of engines. A damaged file counts as missing, and is logged."""
         try:
             return _engines.decode(self._engines_path.read_bytes())
         except FileNotFoundError:
@@ -183,20 +184,20 @@ class TableCache:
         return ()
 
     def keep_engines(self, memories: Sequence[EngineMemory]) -> None:
-        """Write the measurements of engines, in place of the earlier file."""
+        """Replace the stored measurements of engines."""
         self._guard(lambda: replace_file(self._engines_path, _encoder.encode(tuple(memories))))
 
     def keep_gateway_keys(self, keys: Sequence[GatewayKeyFacts]) -> None:
-        """Replace the kept keys."""
+        """Replace the stored keys."""
         self._guard(lambda: replace_file(self._keys_path, _encoder.encode(tuple(keys))))
 
     def keep_tables(self, tables: Iterable[RoutingTable]) -> None:
-        """Replace the kept tables."""
+        """Replace the stored tables."""
         self._tables = {table.pool: table for table in tables}
         self._guard(lambda: replace_file(self._tables_path, _encoder.encode(tuple(self._tables.values()))))
 
     def keep_bindings(self, bindings: Sequence[Binding]) -> None:
-        """Add or replace bindings, by session; a binding without an instance removes the session's binding."""
+        """Add or replace these sessions' bindings. A binding without an instance removes its session's binding."""
         if not bindings:
             return
         for binding in bindings:
@@ -213,14 +214,14 @@ class TableCache:
         self._guard(append)
 
     def replace_bindings(self, bindings: Sequence[Binding]) -> None:
-        """Replace all bindings by the bindings of the control API's complete snapshot."""
+        """Replace all bindings by the bindings in a complete snapshot of the control API."""
         self._bindings = {}
         for binding in bindings:
             self._remember(binding)
         self._compact()
 
     def drop_pool(self, pool: PoolKey) -> None:
-        """Forget a deleted pool's bindings."""
+        """Remove the bindings of a deleted pool."""
         self._bindings = {key: binding for key, binding in self._bindings.items() if key[0] != pool}
         self._compact()
 

@@ -1,9 +1,10 @@
-"""Receives the table stream: the control API sends routing tables, bindings and gateway keys as it commits them.
+"""Receives the table stream, in which the control API sends routing tables, bindings and gateway keys when it commits
+them.
 
-One long-lived connection carries the stream; if it is lost, another one is opened.
+One long-lived connection carries the stream. If it is lost, the router opens another one.
 
-The API's snapshot, all messages up to `synced`, is complete: pools that it does not contain were deleted. No pool is
-removed before the snapshot is complete, so a stream that breaks halfway does no harm.
+The stream begins with a snapshot, which consists of all messages before `synced`. A snapshot is complete, so pools that
+it does not contain were deleted. No pool is removed before `synced`, so a stream that breaks halfway does no harm.
 """
 
 from __future__ import annotations
@@ -43,21 +44,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class StreamSnapshot:
-    """The part of a snapshot that has arrived so far."""
+    """The pools and bindings of a snapshot that have arrived so far."""
 
     pools: set[PoolKey] = field(default_factory=set)
     bindings: list[Binding] = field(default_factory=list)
 
     @property
     def sessions(self) -> set[tuple[PoolKey, str]]:
-        """The sessions for which the snapshot has a binding."""
+        """The sessions that have a binding in the snapshot, each with its pool."""
         return {(binding.pool, binding.session) for binding in self.bindings}
 
 
 class TableFollower:
-    """Receives the table stream and keeps pools, keys and the disk cache up to date.
+    """Receives the table stream, and keeps the pools, the keys and the cache on disk up to date.
 
-    `on_synced` is called after each complete snapshot; `now` is the router's clock in Unix seconds.
+    `on_synced` is called after each complete snapshot. `now` is the router's clock in Unix seconds.
     """
 
     def __init__(
@@ -81,13 +82,13 @@ class TableFollower:
         self._now = now
         self._snapshot: StreamSnapshot | None = None
         self._later: StreamSnapshot | None = None
-        """The bindings of a second snapshot on the same connection, which the API sends after it missed changes or lost
-        its database; None if there is none.
+        """The bindings of a second snapshot on the same connection; None if there is no such snapshot. The API sends it
+        after it has missed changes or lost its database.
         """
         self._random = random.Random()  # only for jitter between reconnects
 
     async def follow_forever(self) -> None:
-        """Connect and receive the stream; after a lost connection, connect again after a pause, which grows to 5 s
+        """Connect and receive the stream. After a lost connection, connect again after a pause, which grows to 5 s
         while the API does not respond.
         """
         pause = SHORTEST_PAUSE_SECONDS
@@ -156,7 +157,9 @@ class TableFollower:
             self._snapshot.bindings.extend(bindings)
 
     def _complete(self, snapshot: StreamSnapshot) -> None:
-        """Delete the pools that the complete snapshot does not contain."""
+        """Use a complete snapshot: delete the pools that it does not contain, and replace the tables and bindings on
+        disk.
+        """
         self._snapshot = None
         for pool in self._pools.all():
             if pool.key not in snapshot.pools:
@@ -165,11 +168,11 @@ class TableFollower:
         self._cache.replace_bindings(snapshot.bindings)
         self._tell_missing(snapshot)
         self._on_synced()
-        logger.info("in step with the control API", extra={"pools": len(self._pools), "bindings": len(snapshot.bindings)})
+        logger.info("received all tables from the control API", extra={"pools": len(self._pools), "bindings": len(snapshot.bindings)})
 
     def _tell_missing(self, snapshot: StreamSnapshot) -> None:
-        """Report those sessions again that the API had confirmed but that are missing in its snapshot: its database may
-        have lost them.
+        """Report those sessions again that the API had confirmed but that its snapshot does not contain, because the
+        API's database may have lost them.
         """
         missing = self._pools.report_missing(snapshot.sessions)
         if missing:

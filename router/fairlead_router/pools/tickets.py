@@ -16,8 +16,8 @@ from fairlead_router.protocols.answers import StreamReader, Usage
 class Ticket:
     """The account of one submitted request.
 
-    The pool's account writes and settles it. The code that relays the request records the parts that engine and client
-    have received (`given`, `passed_on`, `stream`). Other code only reads the ticket.
+    The pool's account writes and settles it. The code that relays the request records which parts the engine and the
+    client have received (`given`, `passed_on`, `stream`). Other code only reads the ticket.
     """
 
     __slots__ = (
@@ -28,19 +28,19 @@ class Ticket:
     def __init__(self, request: RoutingRequest, charge: Charge | None = None) -> None:
         self.request = request
         self.charge = charge
-        """The request's charge to its key; None for a request without a key."""
+        """The charge of the request to its key; None for a request without a key."""
         self.given = False
-        """Whether an engine has received the request, or a prefill instance its prompt."""
+        """Whether an engine has received the request, or a prefill instance has received its prompt."""
         self.passed_on = False
-        """Whether the client has received any part of an answer that is not streamed."""
+        """Whether the client has received a part of the answer. Set only for an answer that is not streamed."""
         self.verdict: Dispatch | Refusal | None = None
         """The scheduler's last decision; None while the request is queued."""
         self.ending: Ending | None = None
-        """The ending of the request; None before its end."""
+        """The way in which the request ended; None before its end."""
         self.saw_first_token = False
         self.carried_at: float | None = None
-        """The time at which the answer broke off, while another instance is to continue it; None before, and once it
-        continues.
+        """The time at which the answer broke off, while the router waits for another instance to continue it. Otherwise
+        None.
         """
         self.is_carried = False
         """Whether more than one instance generated the answer."""
@@ -49,21 +49,22 @@ class Ticket:
         """The time at which the first token arrived; valid if `saw_first_token`."""
         self.ended_at = 0.0
         self.queued_seconds = 0.0
-        """Seconds for which the request waited before it was first sent."""
+        """Seconds from the request's arrival to its first dispatch."""
         self.stream: StreamReader | None = None
-        """The reader of the answer's stream, while it is passed on to the client."""
+        """The reader of the answer's stream; None if the answer is not streamed or has not begun."""
         self.usage: Usage | None = None
-        """The token counts of an ended request, by the engine or, without its counts, by the router. None if there was
-        no answer to count. If a long answer fails near its end, its counts are set here before the request ends.
+        """The token counts of an ended request, from the engine or, if the engine sent no counts, from the router. None
+        if there was no answer to count. If a long answer fails near its end, the counts are set before the request
+        ends.
         """
         self.when_decided: Callable[[], None] | None = None
-        """A callback that is called after the decision, if no task waits for it. It must not call the pool."""
+        """A function to call after the decision, if no task waits for the decision. It must not call the pool."""
         self._waiter: asyncio.Future[None] | None = None
 
     @property
     def served(self) -> Served | None:
-        """The target that last received the request and, if it served the request, how. None if no target received
-        it.
+        """The service of the request by the target that last received it; None if no target received it. The durations
+        are set only if that engine alone served the request.
         """
         verdict = self.verdict
         if not isinstance(verdict, Dispatch):
@@ -93,7 +94,7 @@ class Ticket:
             waiter.set_result(None)
 
     async def decided(self) -> Dispatch | Refusal:
-        """Wait for the scheduler's decision and return it."""
+        """Wait for the scheduler's decision, and return it."""
         while self.verdict is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter

@@ -1,8 +1,8 @@
-"""Records a pool's requests, never their texts: for simulations their arrivals, lengths, and hashes of session and
-prompt blocks; for costs their tokens by key, class and session.
+"""Records a pool's requests without their texts. For simulations it records arrivals, lengths, and hashes of the
+session and of prompt blocks; for costs it records the tokens by key, class and session.
 
-A hash of the session's name decides whether all of the session's requests are recorded or none. For requests without a
-session, the beginning of the prompt takes the place of the name.
+A hash of the session's name decides whether all requests of the session are recorded or none. For a request without a
+session, the beginning of the prompt is used instead of the name.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from fairlead_router.metrics.endings import CONSEQUENCES, Ending, Outcome
 from fairlead_router.protocols.answers import Usage
 
 MOST_BLOCKS = 1024
-"""Maximum number of block ids that are recorded of a prompt: half a million tokens."""
+"""Maximum number of block ids that are recorded for a prompt, which is enough for half a million tokens."""
 MOST_ENDED = 20_000
 """Maximum number of ended requests that are buffered between two calls of `take`, which are 0.2 s apart."""
 KNOWN_BLOCKS = 65_536
-"""Maximum number of routing blocks of earlier prompts whose ids are remembered, about 5 MB."""
+"""Maximum number of routing blocks of earlier prompts that are kept with their ids, which take about 5 MB."""
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Served(NamedTuple):
-    """The service of a request by an engine: its target, the time at which it was sent, and the seconds until the first
-    token and until the end. The seconds are None unless a single engine served the request and its first token was
-    seen.
+    """The service of a request by an engine: the target, the time at which the request was sent to it, and the seconds
+    until the first token and until the end. The seconds are None unless a single engine served the request and its
+    first token was seen.
     """
 
     target: str
@@ -46,7 +46,7 @@ class Served(NamedTuple):
 
 
 class Ended(Protocol):
-    """A request that has ended, with the token counts that its engine reported."""
+    """A request that has ended, with the token counts from its engine."""
 
     @property
     def request(self) -> RoutingRequest: ...
@@ -81,22 +81,22 @@ class BlockIds:
     """Computes the ids of prompts' blocks in one pool. The id of each full block of 512 tokens is a hash of the
     prompt's routing blocks up to the end of the block.
 
-    A prompt mostly continues its session's last prompt, or the last prompt with the same first block. Their common part
-    is not hashed again. Bisection finds the end of the common part, because each routing block is a hash of all blocks
-    before it.
+    A prompt usually continues the last prompt of its session, or the last prompt with the same first block. The common
+    part of both prompts is not hashed again. Bisection finds the end of the common part, because each routing block is
+    a hash that includes all blocks before it.
     """
 
     def __init__(self) -> None:
         self._facts = (b"", 0)
         self._prompts: dict[str | int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        """Keyed by session or by first block: the routing blocks of the last prompt, and their ids; the oldest prompt
-        first.
+        """By session or first block: the routing blocks of the last prompt, and the ids computed from them. The oldest
+        prompt comes first.
         """
         self._kept = 0
 
     def of(self, salt: bytes, request: RoutingRequest, block_tokens: int) -> tuple[int, ...]:
-        """Return the block ids of a request's prompt, as hashes with the salt. Its routing blocks have `block_tokens`
-        tokens each.
+        """Return the block ids of a request's prompt, hashed with the salt. Each routing block of the prompt has
+        `block_tokens` tokens.
         """
         if self._facts != (salt, block_tokens):
             self._facts = (salt, block_tokens)
@@ -123,8 +123,8 @@ class BlockIds:
 
 
 class TrafficRecording:
-    """Buffers the requests of one pool that ended since the last `take`. `share` (0-1) of the pool's sessions are
-    recorded for simulations; 0 = no session.
+    """Buffers the requests of one pool that have ended since the last `take`. `share`: the share (0-1) of the pool's
+    sessions that are recorded for simulations.
     """
 
     __slots__ = ("_block_ids", "_dropped", "_ended", "_share")
@@ -136,15 +136,15 @@ class TrafficRecording:
         self._block_ids = BlockIds()
 
     def ended(self, one: Ended) -> None:
-        """Add an ended request. Its fields are read only by `take`, because its token counts arrive a moment later."""
+        """Add an ended request. `take` reads its fields later, because token counts arrive a moment after the end."""
         if len(self._ended) < MOST_ENDED:
             self._ended.append(one)
         else:
             self._dropped += 1
 
     def take(self, table: RoutingTable) -> tuple[tuple[RecordedRequest, ...], tuple[PoolUsage, ...], int]:
-        """Return, for the requests that ended since the last call, the records for simulations, the used tokens, and
-        the number of requests that did not fit into the buffer.
+        """Return three results for the requests that have ended since the last call: the records for simulations, the
+        used tokens, and the number of requests that did not fit into the buffer.
         """
         taken, self._ended = self._ended, []
         dropped, self._dropped = self._dropped, 0
@@ -153,7 +153,7 @@ class TrafficRecording:
 
 
 def usage_of(ended: Sequence[Ended], pool: PoolKey) -> tuple[PoolUsage, ...]:
-    """Return the tokens that these requests used at engines, summed by minute, key, class and session. Pure."""
+    """Return the tokens that these requests used at engines, summed by minute, key, class and session."""
     sums: dict[tuple[int, str, str, str], list[int]] = {}
     for one in ended:
         served = one.served
@@ -182,8 +182,8 @@ def usage_of(ended: Sequence[Ended], pool: PoolKey) -> tuple[PoolUsage, ...]:
 def recorded_requests(
     ended: Sequence[Ended], table: RoutingTable, share: float, block_ids: BlockIds | None = None
 ) -> Iterator[RecordedRequest]:
-    """Yield the records of the requests whose sessions belong to the recorded `share`. Pure, except that `block_ids`
-    caches hashes.
+    """Yield the records of the requests whose sessions belong to the recorded `share`. `block_ids` caches hashes
+    between calls.
     """
     block_ids = block_ids or BlockIds()
     salt = salt_of(table.uid)
@@ -225,7 +225,9 @@ def recorded_requests(
 
 
 def _cached(usage: Usage | None, served: Served | None) -> int | None:
-    """Return the number of cached prompt tokens by the engine's report or, without one, by the router's prediction."""
+    """Return the number of cached prompt tokens that the engine reported or, without a report, that the router
+    predicted. None if no engine served the request.
+    """
     if usage is not None and usage.cached_tokens is not None:
         return usage.cached_tokens
     return None if served is None else served.hit_tokens

@@ -1,7 +1,7 @@
-"""The direct requests that wait for their pool's first instance. Routed requests wait in the scheduler.
+"""The direct requests that wait until their pool has an instance. Routed requests wait in the scheduler.
 
-Both share one limit: direct requests may use the room that the scheduler's requests leave, and are sent away when the
-scheduler needs the room.
+Direct and routed requests share one limit. Direct requests may use the room that the routed requests leave, and are
+refused when the routed requests need the room.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import HoldingFacts, Outlook, RoutingTable
 
 MOST_BYTES = SchedulerSettings().held_bytes
-"""Maximum number of bytes of the bodies of all waiting requests, including requests that wait in the scheduler."""
+"""Maximum number of bytes of the bodies of all waiting requests, including the requests that wait in the scheduler."""
 
 
 class WaitingRoom:
-    """The waiting direct requests of one pool. `others` returns the demand that waits in the scheduler. A request whose
-    task is cancelled leaves at once.
+    """The waiting direct requests of one pool. `others`: returns the demand of the requests that wait in the scheduler.
+    A request whose task is cancelled leaves the room at once.
     """
 
     __slots__ = ("_bytes", "_holding", "_others", "_outlook", "waiters")
@@ -29,41 +29,41 @@ class WaitingRoom:
         self._holding = HoldingFacts()
         self._outlook = Outlook.UNKNOWN
         self.waiters: dict[asyncio.Future[None], int] = {}
-        """The waiting requests with the bytes of their bodies, in order of arrival. Read only."""
+        """The waiting requests, in order of arrival, with the bytes of their bodies. Other code must not change it."""
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self.waiters)
 
     def take(self, table: RoutingTable) -> None:
-        """Use this table from now on."""
+        """Use this table for further requests."""
         self._holding, self._outlook = table.holding, table.outlook
 
     def held(self) -> HeldDemand:
-        """Return the demand of all requests, direct and routed, that wait for the pool to have an instance."""
+        """Return the demand of all requests, direct and routed, that wait until the pool has an instance."""
         others = self._others()
         return HeldDemand(requests=others.requests + len(self), prompt_tokens=others.prompt_tokens)
 
     def has_room(self, body_bytes: int) -> bool:
-        """Return whether one more request may wait."""
+        """Return whether one more request with a body of this size may wait."""
         others = self._others()
         return len(self) + others.requests < self._holding.held_requests and self._bytes + others.body_bytes + body_bytes <= MOST_BYTES
 
     def make_room(self) -> None:
-        """Refuse the newest requests until the others fit, because the number of requests that wait in the scheduler
-        may have grown.
+        """Refuse the newest direct requests until the others fit, because the scheduler may have more waiting requests
+        now.
         """
         others, most = self._others(), self._holding.held_requests
         while self.waiters and (len(self) + others.requests > most or self._bytes + others.body_bytes > MOST_BYTES):
             self._let_go(next(reversed(self.waiters)))
 
     async def wait_for_instance(self, body_bytes: int) -> None:
-        """Wait for an instance, if one is expected and there is room to wait."""
+        """Wait for an instance if one is expected and there is room to wait; otherwise return at once."""
         if self._outlook is Outlook.COMING and self.has_room(body_bytes):
             await self.wait(body_bytes, self._holding.hold_for_seconds)
 
     def open(self) -> None:
-        """Let all waiting requests continue, in order of arrival."""
+        """Let all waiting requests try again, in order of arrival."""
         for waiter in tuple(self.waiters):
             self._let_go(waiter)
 
@@ -73,7 +73,7 @@ class WaitingRoom:
             waiter.set_result(None)
 
     async def wait(self, body_bytes: int, seconds: float) -> None:
-        """Wait until `open`, or until the room is needed for other requests; at most `seconds`."""
+        """Wait until `open`, or until other requests need the room, for at most `seconds`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiters[waiter] = body_bytes
         self._bytes += body_bytes

@@ -1,5 +1,5 @@
 """Parses engines' answers while they pass: whether they have content, whether they are complete, whether they report a
-failure, and the tokens that their engine counted.
+failure, and the tokens that the engine counted.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _OPENAI: Final = Dialect.OPENAI
 _RESPONSES: Final = Dialect.RESPONSES
 
 EVENT_BYTES = 256 * 1024
-"""Maximum number of bytes of an event that are buffered until it is complete. From a larger event, small fields are
-read while it passes.
+"""Maximum number of bytes of an event that are buffered until the event is complete. A larger event is passed on as it
+arrives, and only its small fields are read.
 """
 
 _CHOICE_WITHIN = 4096
-"""Number of bytes at the beginning of an event that are searched for `choices`. If they are not found there, the event
-may have only token counts and is not passed on yet.
+"""Number of bytes at the beginning of an event in which `choices` is searched. An event without `choices` there may
+have only token counts, so it is not passed on until it is complete.
 """
 
 METADATA_HEADER = b"metadata"
-"""The header by which an answer of raw bytes describes them, so that a client can decode the body."""
+"""The header that describes the format of an answer of raw bytes, so that a client can decode it."""
 
 _RELEARNED = 64
-"""Maximum number of times that the pattern of events is derived. If a stream's events keep changing, each later event
-is decoded.
+"""Maximum number of times that the pattern of a stream's events is derived. After that, each event that does not match
+the pattern is decoded.
 """
 
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
 _NOTHING = re.compile(rb"(?:[\r\n]++|:[^\r\n]*+[\r\n])++")
-"""Matches blank lines and comments before an event, all together."""
+"""Matches all blank lines and comments before an event."""
 _BEGINS_NOTHING = b"\r\n:"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _CHOICE = re.compile(rb'"choices"\s*:\s*\[\s*\{')
@@ -55,8 +55,8 @@ _PLAIN = re.compile(
     rb'"choices":\[\{"index":0,"delta":\{(?:"role":(?:null|"assistant"),)?"content":")[^"\\\x00-\x1f]+'
     rb'("(?:,"[a-z_]+":null)*\}(?:,"[a-z_]+":null)*\}\](?:,"[a-z_]+":null)*\}\n\n)'
 )
-"""Matches a chat event that has a piece of text and nothing else, as vLLM and SGLang write it. Such an event need not
-be decoded.
+"""Matches a chat event with a piece of text and nothing else, in the form that vLLM and SGLang write. Such an event
+need not be decoded.
 """
 _DONE = b"data: [DONE]\n\n"
 _DELTA = re.compile(rb'^event: response\.[a-z_.]+\.delta\ndata: \{[^\n]*?"delta" ?: ?"([^"]+)"')
@@ -67,10 +67,12 @@ _QUOTE, _RETURN = 0x22, 0x0D
 
 
 class StreamReader:
-    """Reads the server-sent events of one answer: `feed` every piece, call `end` at its end, then read the results.
+    """Reads the server-sent events of one answer. Call `feed` with each piece and `end` at the end; then read the
+    results.
 
-    Most events of a stream differ from an earlier event in their text only. Such an event is recognised by comparing
-    bytes, so that few events are decoded. Pieces may be cut anywhere, and lines may end in LF, CRLF or CR.
+    Most events of a stream differ from an earlier event only in their text. Such events are recognised by comparing
+    bytes, so that few events are decoded. The stream may be cut into pieces anywhere, and lines may end in LF, CRLF or
+    CR.
     """
 
     __slots__ = (
@@ -100,10 +102,9 @@ class StreamReader:
     def __init__(self, dialect: Dialect = _OPENAI, *, hides_usage: bool = False, whole: bool = False, answers: int = 1) -> None:
         """Make the reader.
 
-        `hides_usage`: events that only have the engine's token counts are not passed to the client.
-        `whole`: the client gets whole events only, and no event after the engine has reported a failure, because
-        another engine may continue the answer.
-        `answers`: the number of answers that the request asks for.
+        `hides_usage`: the client does not get events that have only the engine's token counts. `whole`: the client gets
+        only whole events, and no event after the engine has reported a failure, because another engine may continue the
+        answer. `answers`: the number of answers that the request asks for.
         """
         self._dialect = dialect
         self._spoken = listener(dialect)
@@ -113,55 +114,58 @@ class StreamReader:
         self._before = _NEVER
         self._after = b""
         self._quotes = 0
-        """Number of quotation marks in `_before` and `_after`."""
+        """Number of quotation marks in `_before` and `_after` together."""
         self._around = len(_NEVER)
-        """The length of `_before` and `_after` in bytes, if there is only text between them."""
+        """Number of bytes in `_before` and `_after` together; 0 for events that are compared only by their beginnings.
+        """
         self._learned = 0
         self._knows_plain = dialect is _OPENAI
-        """Whether events are compared with the pattern of an event that need not be decoded."""
+        """Whether events are compared with `_PLAIN`, the pattern of an event that need not be decoded."""
         self._rest = bytearray()
         """The beginning of an event that has not fully arrived."""
         self._returns = False
-        """Whether there may be a carriage return in `_rest`."""
+        """Whether `_rest` may contain a carriage return."""
         self._counts = True
-        """Whether similar events may be counted together in this piece. After the first failure, events are read one by
-        one, because each attempt examines the whole remaining piece.
+        """Whether similar events of this piece may be counted together. After one failed attempt, the events of the
+        piece are read one by one, because each attempt examines the whole rest of the piece.
         """
         self._passed = 0
-        """Number of bytes of the answer that the client has received."""
+        """Number of bytes of `_rest` that the client has received."""
         self._ended_within = False
         self._large: Squeezed | None = None
-        """The current event if it is too large to buffer; None otherwise."""
+        """The current event, if it is too large to buffer; None otherwise."""
         self._name = b""
         self._seam = b""
         self._whole = whole
         self.withheld = b""
-        """The event by which the engine reported its failure, with those after it, if they were withheld from the
-        client.
+        """The event by which the engine reported a failure, and the events after it, if the client did not get them;
+        otherwise empty.
         """
         self.events = 0
-        """Number of events with data, without comments."""
+        """Number of events that have data."""
 
     # ── what came so far ──
 
     @property
     def began(self) -> bool:
-        """Whether there was a piece of generated content."""
+        """Whether any generated content has arrived."""
         return self._spoken.started
 
     @property
     def finished(self) -> bool:
-        """Whether the answer's end has arrived: the protocol's last event, or a finish reason."""
+        """Whether the answer has arrived completely and without a failure: the protocol's last event, or a finish
+        reason.
+        """
         return self._spoken.finished and self._spoken.is_answer and self._spoken.failure is None
 
     @property
     def failure(self) -> Failure | None:
-        """The failure that the engine reported."""
+        """The failure that the engine reported; None if it reported none."""
         return self._spoken.failure
 
     @property
     def shortfall(self) -> Failure | None:
-        """The reason why the complete stream is not a valid answer; None if it is valid."""
+        """The reason why the whole stream is not a valid answer; None if it is valid."""
         if self.failure is not None:
             return self.failure
         if not self._spoken.finished:
@@ -170,39 +174,37 @@ class StreamReader:
 
     @property
     def cut(self) -> bool:
-        """Whether the client has received the beginning of an event that has not fully arrived."""
+        """Whether the client has received a part of an event whose end has not arrived."""
         return self._passed > 0 or self._large is not None or self._ended_within
 
     @property
     def response_id(self) -> str | None:
-        """The id of the response in the Responses protocol; None in others."""
+        """The id of the response in the Responses protocol; None in other protocols, and before the id has arrived."""
         return self._spoken.response_id
 
     @property
     def generated_tokens(self) -> int:
-        """Output tokens so far: the engine's newest count, plus one for each piece of content after this count."""
+        """Number of output tokens so far: the engine's newest count, plus one for each later event with content."""
         told, deltas = self._spoken.figures.output_tokens, self._spoken.deltas
         return deltas if told is None else told + deltas - self._spoken.told_at
 
     @property
     def counted(self) -> tuple[int, int] | None:
-        """The engine's count of output tokens, and the number of events with these tokens; None if no count includes
-        all content so far.
+        """The engine's count of output tokens, and the number of events with these tokens. None if the engine's newest
+        count does not include all content so far.
         """
         told, deltas = self._spoken.figures.output_tokens, self._spoken.deltas
         return None if told is None or self._spoken.told_at != deltas else (told, deltas)
 
     def estimated_tokens(self, tokens_per_event: float) -> int:
-        """Output tokens so far, as `generated_tokens`, but each event that the engine has not counted has this number
-        of tokens.
+        """Return the number of output tokens so far: the engine's newest count, plus `tokens_per_event` for each later
+        event with content.
         """
         told, deltas = self._spoken.figures.output_tokens, self._spoken.deltas
         return round(deltas * tokens_per_event) if told is None else told + round((deltas - self._spoken.told_at) * tokens_per_event)
 
     def usage(self) -> Usage:
-        """Return the engine's newest token counts. For output tokens that the engine has not counted, pieces of content
-        are counted instead.
-        """
+        """Return the engine's newest token counts. The number of output tokens is `generated_tokens`."""
         return self._spoken.figures.usage(self.generated_tokens)
 
     # ── reading ──
@@ -228,8 +230,8 @@ class StreamReader:
         return start < len(piece) and piece[start] != _QUOTE and piece.find(b"\n\n", start) == len(piece) - 2
 
     def end(self) -> bytes:
-        """Read the end of the stream. Return the bytes that the client has not received yet. A last event without its
-        blank line counts too.
+        """Read the end of the stream. Return the bytes that the client still has to get. A last event without its blank
+        line is read too.
         """
         if self._large is not None:
             self._hear_large(self._large)
@@ -244,7 +246,7 @@ class StreamReader:
         return left[passed:]
 
     def _split(self, piece: bytes) -> bytes:
-        """Read the events that end in `piece`."""
+        """Read the events that are complete with `piece`. Return the bytes for the client."""
         text, place = piece, 0
         if self._rest:
             place = max(0, len(self._rest) - 3)
@@ -283,7 +285,7 @@ class StreamReader:
 
     def _skip_known(self, text: bytes, start: int) -> int:
         """Count the complete events from `start` on that need no decoding, because their bytes match a known pattern.
-        Return the position of the first other event.
+        Return the position of the first event that does not match.
         """
         if text.startswith(self._before, start):
             start = self._skip_alike(text, start)
@@ -301,8 +303,8 @@ class StreamReader:
         return start
 
     def _skip_alike(self, text: bytes, start: int) -> int:
-        """Count together the complete events from `start` on that are like an earlier event; engines send several at
-        once. Return the position of the first different event.
+        """Count the complete events from `start` on that are like an earlier event; engines often send several at once.
+        Return the position of the first event that is different.
         """
         before, after, by_name = self._before, b"" if self._by_name else self._after, self._by_name
         length, ending, count = len(before), len(after), 0
@@ -330,7 +332,9 @@ class StreamReader:
         return start
 
     def _wait(self) -> bytes:
-        """Keep the beginning of an event that has not fully arrived. Return the part of it that the client gets now."""
+        """Keep the beginning of an event that has not fully arrived. Return the part of it that the client gets
+        already.
+        """
         rest = self._rest
         if not rest:
             return b""
@@ -347,7 +351,7 @@ class StreamReader:
     # ── one event ──
 
     def _hear(self, raw: bytes) -> bool:
-        """Read a complete event, with its blank line. Return whether the client must not get it."""
+        """Read a complete event, with its blank line. Return whether the event must be hidden from the client."""
         spoken = self._spoken
         if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
             name, data = b"", raw[6:-2].strip()
@@ -375,7 +379,7 @@ class StreamReader:
         return False
 
     def _learn(self, raw: bytes) -> None:
-        """Remember the bytes before and after the text of this event. Events with the same bytes around their text have
+        """Remember the bytes before and after the text in this event. Events with the same bytes around their text have
         the same meaning.
         """
         text = _DELTA.search(raw) if self._by_name else _TEXT.search(raw, max(0, raw.find(b'"delta"')))
@@ -421,7 +425,7 @@ class StreamReader:
 
 
 def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = None) -> int:
-    """Return the end of the first event that ends after `place`; 0 = there is none. `returns`: whether the text
+    """Return the end of the first event that ends after `place`; 0 if no event ends there. `returns`: whether the text
     contains a carriage return; None = unknown.
     """
     if not (_RETURN in text if returns is None else returns):
@@ -438,7 +442,7 @@ def split_events(data: bytes) -> list[bytes]:
 
 
 def parse_event(raw: bytes) -> tuple[bytes, bytes]:
-    """Return name and data of an event, by the rules of server-sent events (WHATWG HTML §9.2.6)."""
+    """Return the name and the data of an event, by the rules of server-sent events (WHATWG HTML §9.2.6)."""
     name, data = b"", []
     for line in _LINE_END.split(raw.removeprefix(_BOM)):
         field, _, value = line.partition(b":")
@@ -450,7 +454,7 @@ def parse_event(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def decoded(data: bytes) -> Any:
-    """Return the decoded JSON of an event's data; None if the data are not JSON."""
+    """Return the decoded data of an event; None if they are not JSON."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -466,12 +470,12 @@ def decoded(data: bytes) -> Any:
 
 
 class WholeAnswer(NamedTuple):
-    """The parsed content of an unstreamed answer."""
+    """The facts about an unstreamed answer."""
 
     usage: Usage | None = None
     failure: Failure | None = None
     response_id: Any = None
-    """The value of its field `id`, of any type (`is_response_id` checks it)."""
+    """The value of the answer's field `id`, of any type (`is_response_id` checks it)."""
 
 
 class _Document(msgspec.Struct):
@@ -495,22 +499,26 @@ class _Document(msgspec.Struct):
 _DOCUMENT = msgspec.json.Decoder(_Document)
 _LARGE = ("choices", "content", "output", "data", "embeddings")
 _LONG_FIELDS = (*_Document.__struct_fields__, "role", "background", "detail")
-"""Fields of a long document that are read."""
+"""The fields of a long document that are read."""
 _LONG_PLACES = (*_LONG_FIELDS, *sorted(NO_PLACE.difference(_LONG_FIELDS)))
 _LONG = msgspec.json.Decoder(msgspec.defstruct("_Long", [(name, msgspec.Raw, msgspec.Raw()) for name in _LONG_PLACES]))
 _AROUND_MEMBER = 6
-"""Maximum number of bytes around a member of a document on one line: quotes, colon, comma and blanks."""
+"""Maximum number of bytes around the name and value of a member, if the document is on one line: quotes, colon, comma
+and blanks.
+"""
 _LONG_BYTES = 65_536
-"""Size in bytes above which neither a document nor a field of it is decoded as a whole: many small values take a
-microsecond each.
+"""Size in bytes above which a document, or a field of it, is not decoded as a whole, because each small value takes a
+microsecond.
 """
 _MOST_MARKS = 20_000
-"""Maximum number of strings and lists of a long document that is not strict JSON; one with more is not read."""
-_GIVEN_UP, _CUT = "it ended with a finish_reason of an engine that gave up", "the answer ends within its document"
+"""Maximum number of strings and lists in a long document that is not strict JSON. A document with more is not read."""
+_GIVEN_UP, _CUT = "its finish_reason is error or abort: the engine gave up", "the answer ends before its JSON document is complete"
 _GAVE_UP = re.compile(rb'"finish_reason"\s*:\s*"(?:error|abort)"')
 _ENDED = re.compile(rb'"finish_reason"\s*:\s*"[^"]')
 _LONGEST_REASON = 64
-"""Maximum number of bytes of a match of `_GAVE_UP` that are found across two pieces."""
+"""Number of bytes of a piece that are searched again with the next piece, so that a match of `_GAVE_UP` across both is
+found.
+"""
 _BILLED = ("input_tokens", "image_tokens")
 _NO_CHOICES = (b"", b"null", b"[]")
 _JSON = re.compile(rb'(?:\xef\xbb\xbf)?[\s\x00]*["0-9tfnNI\[{-]|\xff\xfe|\xfe\xff')
@@ -520,8 +528,9 @@ _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
 def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialect: Dialect = _OPENAI) -> WholeAnswer:
-    """Parse a body with a success status and this content type. Without `has_input`, an empty list is a valid answer.
-    The body may also be an event stream that the client did not request.
+    """Return the facts about an unstreamed answer with a success status. `kind`: its content type. `has_input`: whether
+    the request has input; if not, an empty list is a valid answer. The answer may also be an event stream that the
+    client did not request.
     """
     if not body or (body[0] <= 32 and body.isspace()):
         return WholeAnswer(failure=Failure("the answer is empty"))
@@ -548,7 +557,7 @@ def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialec
 
 
 def _read_long(body: bytes, *, has_input: bool) -> WholeAnswer:
-    """Parse a long document, of which only small fields are decoded. Raises msgspec.DecodeError."""
+    """Return the facts about a long document, of which only small fields are decoded. Raises msgspec.DecodeError."""
     found = read_json(body, _LONG)
     raw = {name: bytes(value) for name in _LONG_PLACES if (value := getattr(found, name))}
     fields = {name: _small(raw[name], is_large=name in _LARGE) for name in _LONG_FIELDS if name in raw}
@@ -565,7 +574,7 @@ def _read_long(body: bytes, *, has_input: bool) -> WholeAnswer:
 
 
 def _small(value: bytes, *, is_large: bool) -> Any:
-    """Return the decoded field; if it is too long, whatever is true."""
+    """Return the decoded value of a field. If the value is too long, return a value that is not empty."""
     if len(value) <= _LONG_BYTES:
         return decoded(value)
     return [0] if is_large else "too long to be read"
@@ -577,7 +586,9 @@ def _shortfall_of_bytes(body: bytes, kind: bytes) -> Failure | None:
     if not kind.startswith(b"application/json") or body.startswith(b"["):
         return None
     if (decoded(body) is None) if len(body) <= _LONG_BYTES else (_JSON.match(body) is None):
-        return Failure("the answer is not JSON, as its content type says")  # it may be compressed, which nobody asked for
+        return Failure(
+            "the answer is not JSON, although its content type is application/json"
+        )  # it may be compressed, which nobody asked for
     return None
 
 
@@ -590,13 +601,13 @@ def _read_text(body: bytes, kind: bytes, dialect: Dialect) -> WholeAnswer:
 
 
 def whole_of_stream(reader: StreamReader) -> WholeAnswer:
-    """Return the content of an event stream that the client did not request; `reader` has read all of it."""
+    """Return the facts about an event stream that the client did not request. `reader` has read all of its pieces."""
     reader.end()
     return WholeAnswer(reader.usage(), reader.shortfall, reader.response_id)
 
 
 def content_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the content type of an answer, in lower case; empty without one."""
+    """Return the content type in these headers, in lower case; empty if there is none."""
     return next((value.lower() for name, value in headers if name == b"content-type"), b"")
 
 
@@ -608,15 +619,15 @@ def _may_have_given_up(document: _Document, body: bytes) -> bool:
 
 
 def _is_filled(document: _Document) -> bool:
-    """Return whether the answer's field has more than an empty list or null; for documents other than chats and
-    completions.
+    """Return whether a field of the answer has content: more than an empty list or null. For documents other than chats
+    and completions.
     """
     places = (document.data, document.content, document.output, document.embeddings)
     return not document.choices and any(len(place) > 8 for place in places)
 
 
 def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
-    """Parse an answer that is not strict JSON: it may contain NaN, be cut, or not be a document at all."""
+    """Return the facts about an answer that is not strict JSON. It may contain NaN, be cut off, or be plain text."""
     is_long = len(body) > _LONG_BYTES
     if is_long and _GAVE_UP.search(body):
         return WholeAnswer(failure=Failure(_GIVEN_UP))
@@ -637,8 +648,8 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
 
 
 class LongAnswer:
-    """Reads an unstreamed answer that is too long to buffer while it passes: `feed` every piece, then read the
-    results. Without `has_input`, an empty list is a valid answer.
+    """Reads an unstreamed answer that is too long to buffer while it passes. Call `feed` with each piece; then read the
+    results. `has_input`: whether the request has input; if not, an empty list is a valid answer.
     """
 
     __slots__ = ("_gave_up", "_has_input", "_seam", "_squeezed")
@@ -659,14 +670,12 @@ class LongAnswer:
 
     @property
     def usage(self) -> Usage | None:
-        """The engine's token counts; None if there are none."""
+        """The engine's token counts; None if the answer has none."""
         return usage_of(self._squeezed)
 
     @property
     def failure(self) -> Failure | None:
-        """The reason why the answer is not valid; None if it is valid, or if it has too many small fields to be
-        read.
-        """
+        """The reason why the answer is not valid. None if it is valid, or has too many small fields to be read."""
         document = self._squeezed.document()
         if self._gave_up:
             return Failure(_GIVEN_UP)
@@ -682,8 +691,8 @@ def usage_of(squeezed: Squeezed) -> Usage | None:
 
 
 def _usage_in(usage: Any, meta: Any) -> Usage | None:
-    """Return the counts of an answer's usage or, in Cohere's protocol, the billed tokens of texts and images, which
-    vLLM counts separately.
+    """Return the token counts of an answer's usage. In Cohere's protocol, return the billed tokens, the sum of the
+    texts and the images, which vLLM counts separately. None if there are no counts.
     """
     billed = meta.get("billed_units") if usage is None and isinstance(meta, dict) else None
     if isinstance(billed, dict):
@@ -693,7 +702,9 @@ def _usage_in(usage: Any, meta: Any) -> Usage | None:
 
 
 def usage_of_head(headers: Iterable[tuple[bytes, bytes]]) -> Usage | None:
-    """Return the token counts of an answer of raw bytes (`encoding_format: bytes`), for which vLLM sends a header."""
+    """Return the token counts of an answer of raw bytes (`encoding_format: bytes`), which vLLM sends in a header. None
+    if there are none.
+    """
     for name, value in headers:
         if name == METADATA_HEADER:
             document = decoded(value)
@@ -702,5 +713,5 @@ def usage_of_head(headers: Iterable[tuple[bytes, bytes]]) -> Usage | None:
 
 
 def is_response_id(value: Any) -> bool:
-    """Return whether the value is a text that is safe as a segment of a URL path."""
+    """Return whether the value is a string that is safe as a segment of a URL path."""
     return isinstance(value, str) and _RESPONSE_ID.fullmatch(value) is not None

@@ -1,7 +1,8 @@
-"""Collects the part of a streamed answer that a client has received, so that another engine can continue it.
+"""Collects the part of a streamed answer that a client has received, so that another engine can continue the answer.
 
-While an answer passes, its pieces are only kept. They are parsed when there are many, or when another engine is to
-continue the answer: events like an earlier event by comparing bytes, other events by decoding.
+While an answer passes, its pieces are only kept. They are parsed when they are large in total, or when another engine
+shall continue the answer. An event that differs from an earlier event only in its text is parsed by comparing bytes.
+Other events are decoded.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from fairlead_router.protocols.answers import decoded, parse_event, split_events
 from fairlead_router.protocols.dialects import Dialect
 
 MOST_TEXT = 1024 * 1024
-"""Maximum number of characters of an answer that are kept: a quarter of a million tokens. A longer answer is not
-continued.
+"""Maximum number of characters of an answer that are kept, about a quarter of a million tokens. A longer answer is not
+continued by another engine.
 """
 SETTLED_BYTES = 128 * 1024
-"""Number of bytes of kept pieces above which they are parsed at the next check. After that only the text is kept, which
-is a fiftieth of the size of its events.
+"""Number of bytes of kept pieces above which the next check parses them. After that only the text is kept, which takes
+a fiftieth of the bytes of its events.
 """
 
 _TEXT = re.compile(rb'"(?:content|text)" ?: ?"([^"\\]+)"')
@@ -32,7 +33,9 @@ _OTHERS = ("tool_calls", "function_call", "audio", "refusal")
 
 
 class AnswerSoFar:
-    """The received part of one answer. `pieces` are whole events that the client has received; `settle` parses them."""
+    """The received part of one answer. `pieces`: whole events that the client has received; `settle` parses and removes
+    them.
+    """
 
     __slots__ = (
         "_after", "_alike", "_before", "_prompt_ids", "_texts", "_thoughts", "_token_ids", "_weighed", "_weight", "choices", "deltas",
@@ -42,16 +45,16 @@ class AnswerSoFar:
     def __init__(self, pieces: list[bytes]) -> None:
         self.pieces = pieces
         self.first: dict[str, Any] = {}
-        """The fields that identify the answer, from its first event."""
+        """The fields that identify the answer, from its first event; empty before that event."""
         self.deltas = 0
-        """Number of events with generated content; the number of generated tokens is at least one larger."""
+        """Number of events with generated content. The number of generated tokens is at least as large."""
         self.length = 0
         self.is_too_long = False
         """Whether the answer exceeded `MOST_TEXT` and is no longer kept."""
         self.choices: set[int] = set()
         """The indexes of the choices that have begun."""
         self.has_others = False
-        """Whether there was content other than text and thoughts, such as a tool call."""
+        """Whether the client has received content other than text and thoughts, such as a tool call."""
         self.has_end = False
         """Whether the answer's finish reason has arrived."""
         self.has_logprobs = False
@@ -66,16 +69,16 @@ class AnswerSoFar:
         self._after = b""
         self._alike: list[bytes] = []
         self._weighed = self._weight = 0
-        """Number of pieces that `settle_if_large` has measured, and the sum of their bytes."""
+        """Number of pieces that `settle_if_large` has measured (`_weighed`), and the sum of their bytes (`_weight`)."""
 
     @property
     def text(self) -> str:
-        """The answer's text so far. Raises UnicodeError if only one half of a surrogate pair has arrived."""
+        """The text of the answer so far. Raises UnicodeError if only one half of a surrogate pair has arrived."""
         return "".join(self._texts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
     @property
     def thoughts(self) -> str:
-        """The thoughts so far. Raises UnicodeError in the same cases as `text`."""
+        """The thoughts so far. Raises UnicodeError if only one half of a surrogate pair has arrived."""
         return "".join(self._thoughts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
     @property
@@ -90,23 +93,23 @@ class AnswerSoFar:
 
     @property
     def ids(self) -> list[int]:
-        """The token ids of the text so far, if the engine sent them; otherwise empty."""
+        """The token ids of the text so far; empty if the engine did not send token ids for all of the text."""
         return list(self._token_ids) if self.has_ids else []
 
     @property
     def prompt_ids(self) -> list[int]:
-        """The prompt's token ids, if the client requested them; otherwise empty."""
+        """The token ids of the prompt, if the engine sent them because the client requested them; otherwise empty."""
         return list(self._prompt_ids)
 
     def settle_if_large(self) -> None:
-        """Parse the pieces that arrived since the last call of `settle`, if they are large in total."""
+        """Parse the pieces that have arrived since the last `settle`, if they exceed SETTLED_BYTES in total."""
         self._weight += sum(map(len, self.pieces[self._weighed :]))
         self._weighed = len(self.pieces)
         if self._weight > SETTLED_BYTES:
             self.settle()
 
     def settle(self) -> None:
-        """Parse the pieces that arrived since the last call."""
+        """Parse the pieces that have arrived since the last call, and remove them from `pieces`."""
         if not self.pieces:
             return
         data = b"".join(self.pieces)
@@ -129,7 +132,7 @@ class AnswerSoFar:
             self.forget()
 
     def forget(self) -> None:
-        """Drop everything about the answer except that it was too long."""
+        """Drop the texts and token ids of the answer, because the answer is too long."""
         self._texts.clear()
         self._thoughts.clear()
         self._prompt_ids, self._token_ids = array("I"), array("I")
@@ -162,7 +165,7 @@ class AnswerSoFar:
             self._before, self._after = raw[: found.start(1)], raw[found.end(1) :]
 
     def hear(self, name: bytes, document: dict[str, Any]) -> None:
-        """Read an event."""
+        """Read an event: its name and its decoded data."""
         raise NotImplementedError
 
 
@@ -211,7 +214,7 @@ class MessageSoFar(AnswerSoFar):
     def __init__(self, pieces: list[bytes]) -> None:
         super().__init__(pieces)
         self.block = -1
-        """The index of the last content block; -1 before the first."""
+        """The index of the last content block; -1 before the first block."""
         self.block_kind = ""
         """The type of the open content block; "" while no block is open."""
         self.has_ids = False
@@ -248,7 +251,7 @@ class MessageSoFar(AnswerSoFar):
 
 
 BEGINNINGS = frozenset({"created", "in_progress", "queued"})
-"""Types of the events that precede the first output item of a response."""
+"""Types of the events that come before the first output item of a response."""
 
 
 class ResponseSoFar(AnswerSoFar):
@@ -260,17 +263,17 @@ class ResponseSoFar(AnswerSoFar):
         super().__init__(pieces)
         self.has_ids = False
         self.sequence = 0
-        """The sequence number of the next event."""
+        """The sequence number that the next event will have."""
         self.items: list[Any] = []
         """The complete items of the output."""
         self.open_item = ""
-        """The id of the open item; "" while no item is open."""
+        """The id of the output item that has begun and not ended; "" if there is none."""
         self.part = False
         """Whether a content part of the open item has begun."""
         self.begun: set[str] = set()
-        """The types of the received events that precede the first item."""
+        """Types of the received events that come before the first output item."""
         self.ended: set[str] = set()
-        """The types of the received events that end a part of the open item."""
+        """Types of the received events that end a part of the open item."""
         self.output_index = 0
 
     def hear(self, name: bytes, document: dict[str, Any]) -> None:
@@ -317,7 +320,7 @@ class ResponseSoFar(AnswerSoFar):
 
 
 def _ids(given: object) -> array[int]:
-    """Return token ids as an array of four bytes each; empty if one of them is invalid."""
+    """Return token ids as an array of four bytes each; empty if one of them is invalid or there are none."""
     try:
         return array("I", given if isinstance(given, list) and all(type(one) is int for one in given) else ())
     except OverflowError:
@@ -325,8 +328,8 @@ def _ids(given: object) -> array[int]:
 
 
 def answer_so_far(dialect: Dialect, pieces: list[bytes]) -> AnswerSoFar:
-    """Return the collector for an answer in this protocol. `pieces`: the received pieces; further pieces may be
-    appended.
+    """Return the collector for an answer in this protocol. `pieces`: the list of received pieces, to which further
+    pieces may be appended.
     """
     if dialect is Dialect.OPENAI:
         return ChunksSoFar(pieces)
@@ -334,7 +337,7 @@ def answer_so_far(dialect: Dialect, pieces: list[bytes]) -> AnswerSoFar:
 
 
 def encoded(document: dict[str, Any]) -> bytes:
-    """Return a document as bytes for the data of an event."""
+    """Return a document as JSON bytes for the data of an event."""
     try:
         return orjson.dumps(document)
     except TypeError:  # a half of a character, or an integer beyond 64 bits
@@ -342,5 +345,5 @@ def encoded(document: dict[str, Any]) -> bytes:
 
 
 def events_of(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the name and the data of each event."""
+    """Yield the name and the data of each complete event in `data`."""
     return (parse_event(raw) for raw in split_events(data))

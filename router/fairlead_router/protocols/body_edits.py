@@ -1,7 +1,7 @@
-"""Changes single fields of a JSON body and leaves every other byte as its client wrote it.
+"""Changes single fields of a JSON body, and leaves every other byte as the client wrote it.
 
-Decoding and encoding a body would round integers beyond 64 bits, and keep only one of two fields with the same name. So
-a field's value is replaced in place, and a new field is added at the end.
+Decoding and encoding the whole body would round integers beyond 64 bits, and keep only one of two fields with the same
+name. So a field's value is replaced in place, and a new field is added at the end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _VALUES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def edited(body: bytes, document: Mapping[str, Any], changes: Mapping[str, object]) -> bytes:
-    """Return the body with the top-level fields `changes`; `document` is the decoded body, which must be an object.
+    """Return the body with the top-level fields `changes`. `document` is the decoded body, which must be an object.
 
-    An existing field is replaced at each of its occurrences; a new field is added at the end.
+    An existing field is replaced at each place at which it occurs. A new field is added at the end.
     """
     present = changes.keys() & document.keys()
     if present:
@@ -52,8 +52,8 @@ def _replaced(body: bytes, values: Mapping[str, bytes]) -> bytes:
 
 
 class Field(NamedTuple):
-    """A field in the bytes of a JSON object: the positions where its name begins, and where its value begins and
-    ends.
+    """A field in the bytes of a JSON object. `begins`: the position of its name. `value`, `end`: the positions at which
+    its value begins and ends.
     """
 
     name: str
@@ -65,14 +65,14 @@ class Field(NamedTuple):
 def top_level_fields(body: bytes) -> list[Field]:
     """Return the fields of the body's top-level object, in order.
 
-    The body must be valid JSON in UTF-8, except that `NaN` and `Infinity` are allowed as numbers.
+    The body must be JSON in UTF-8; `NaN` and `Infinity` are allowed as numbers.
     """
     return _by_lengths(body) or list(_by_tokens(body))
 
 
 def _by_lengths(body: bytes) -> list[Field] | None:
-    """Return the fields of a body. Their positions are computed from the lengths of the values that a fast decoder
-    finds; None if two fields have the same name.
+    """Return the fields of a body, with positions computed from the lengths of the values that a fast decoder finds.
+    None if this is not possible, for example because two fields have the same name.
     """
     try:
         values = _VALUES.decode(body)

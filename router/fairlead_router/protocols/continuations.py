@@ -1,11 +1,11 @@
 """Makes the request for the rest of an answer that broke off: the client's request plus the part of the answer that the
 client has received.
 
-A completion's prompt gets the text appended. A chat gets the text as an assistant's message to be continued
+The prompt of a completion gets the text appended. A chat gets the text as an assistant's message to be continued
 (`continue_final_message`). A request in Anthropic's protocol also becomes such a chat, because vLLM's `/v1/messages`
-begins a new message after an assistant's message. A response's input gets the text as a message in progress. If the
-token ids are known, they are sent too and take precedence, so that the engine continues after exactly the same tokens.
-The text alone might be tokenized differently, and templates trim it.
+begins a new message after an assistant's message. The input of a response gets the text as a message in progress. If
+the token ids are known, they are sent too and take precedence, so that the engine continues after exactly the same
+tokens. Without them the engine might tokenize the text differently, and templates trim it.
 
 Sources: vLLM 0.32, `entrypoints/openai/chat_completion/protocol.py`, `entrypoints/openai/responses/utils.py`
 (`should_continue_final_message`), `renderers/online_renderer.py` (`prompt_token_ids` of `kv_transfer_params`),
@@ -28,24 +28,24 @@ from fairlead_router.protocols.prompts import Document, truth
 
 CHAT_PATH = b"/v1/chat/completions"
 LONGEST_STOPS = 4096
-"""Maximum number of characters of all stop strings of a request. If they are longer, the end of a text is not compared
-with them.
+"""Maximum number of characters of all stop strings of a request together. Longer stop strings are not compared with the
+end of the text.
 """
 OWN_LIMIT = 16
-"""Maximum number of tokens that an engine generates for a completion whose request has no limit."""
+"""Maximum number of tokens that an engine generates for a completion whose request sets no limit."""
 
 
 class Uncarried(StrEnum):
-    """The reason why an answer that broke off was not continued by another engine."""
+    """The reason why a broken-off answer was not continued by another engine."""
 
     OFF = "off"
     """The pool's spec switches continuing off (`spec.routing.continueAnswers`)."""
     LIMIT = "limit"
-    """The answer was continued as often as one request allows."""
+    """The answer was continued as often as is allowed for one request."""
     OUT_OF_TIME = "out-of-time"
     NO_INSTANCE = "no-instance"
     ENDED = "ended"
-    """The client has already received the answer's finish reason; only events after it were lost."""
+    """The client has already received the answer's finish reason. Only events after the finish reason were lost."""
     TOO_LONG = "too-long"
     """The answer has more text than the router keeps."""
     UNREADABLE = "unreadable"
@@ -55,33 +55,32 @@ class Uncarried(StrEnum):
     BEAM_SEARCH = "beam-search"
     ECHO = "echo"
     TOOL_CALL = "tool-call"
-    """The answer has begun a tool call; or it may have begun one, because the client has token ids whose text the
-    engine has not sent yet; or it has content other than text.
+    """The answer has begun a tool call or has content other than text. Or it may have begun a tool call, because the
+    client has token ids whose text the engine has not sent yet.
     """
     REASONING = "reasoning"
-    """The answer was still reasoning; where reasoning belongs in a prompt differs between models."""
+    """The answer has only reasoning so far. The place of reasoning in a prompt differs between models."""
     STOP_STRING = "stop-string"
-    """The text may end with the beginning of a stop string, which another engine would not recognise."""
+    """The text may end with the beginning of a stop string. Another engine would not recognise that stop string."""
     CUT_PROMPT = "cut-prompt"
-    """The engine cuts the prompt, and would cut a longer prompt at another position."""
+    """The engine cuts off part of the prompt. It would cut a longer prompt at another position."""
     ENGINE_STATE = "engine-state"
     """The answer depends on state that only its engine has: a stored response, KV blocks that the client names, or
     embeddings.
     """
     PROTOCOL = "protocol"
-    """The pool's engines are not known to continue messages in this protocol."""
+    """The pool's engines are not known to continue answers in this protocol, or with these fields of the request."""
     REFUSED = "refused"
-    """The engine that was asked to continue the answer refused."""
+    """The engine that was asked to continue the answer refused to."""
 
 
 class Unlike(StrEnum):
-    """The reason why the remaining answer may differ from the answer that the first engine would have generated."""
+    """The reason why the rest of the answer may differ from the rest that the first engine would have generated."""
 
     SEED = "seed"
     """The request has a seed for sampling, and the sampler's state is lost."""
     PENALTIES = "penalties"
-    """Presence and frequency penalties apply to output tokens, but the earlier part of the answer now counts as
-    prompt.
+    """Presence and frequency penalties apply to output tokens, but the earlier part of the answer counts as prompt now.
     """
 
 
@@ -89,8 +88,8 @@ class Unlike(StrEnum):
 class Rest:
     """The request for the rest of an answer.
 
-    `path`: the URL path; None = the path of the client's request. `given_tokens`: number of the answer's tokens that
-    the client has received. `exact`: whether an engine or its tokenizer has counted them.
+    `path`: the URL path; None = the path of the client's request. `given_tokens`: the number of the answer's tokens
+    that the client has received. `exact`: whether an engine or its tokenizer has counted these tokens.
     """
 
     path: bytes | None
@@ -100,8 +99,7 @@ class Rest:
     given_tokens: int
     exact: bool
     only_end: bool = False
-    """Whether the client has already received the maximum number of tokens, so that only the finish reason is
-    missing.
+    """Whether the client has already received the maximum number of tokens, so that only the finish reason is missing.
     """
 
 
@@ -118,8 +116,8 @@ _OF_SAMPLING = ("model", "temperature", "top_p", "top_k", "watermarking", "vllm_
 
 
 def why_not(document: Document, dialect: Dialect, sent: AnswerSoFar, engine_type: str) -> Uncarried | None:
-    """Return the reason why no other engine can continue this answer; None if another engine can. A request whose
-    answer has no content yet can always be sent again, unless it depends on state of one engine.
+    """Return the reason why no other engine can continue this answer; None if another engine can. If the answer has no
+    content yet, the request can always be sent again, unless it depends on the state of one engine.
     """
     if _rests_on_engine(document):
         return Uncarried.ENGINE_STATE
@@ -196,10 +194,10 @@ def _of_answer(document: Document, sent: AnswerSoFar) -> Uncarried | None:
 
 
 def _may_stop(document: Document, text: str) -> bool:
-    """Return whether the text may end with the beginning of a stop string. Some engines do not send such text yet.
-    Other engines send it; then the engine that continues the answer would not recognise the stop string, because it
-    generates only the end of the string. Stop strings that are too long to compare count as if the text ended with
-    their beginning.
+    """Return whether the text may end with the beginning of a stop string.
+
+    Some engines send such a beginning to the client. The engine that continues the answer then generates only the end
+    of the stop string, and does not recognise it. If the stop strings are too long to compare, return True.
     """
     given = document.get("stop_sequences") or document.get("stop")
     stops = [given] if isinstance(given, str) else [stop for stop in given or () if isinstance(stop, str)]
@@ -209,8 +207,8 @@ def _may_stop(document: Document, text: str) -> bool:
 
 
 def unlike(document: Document) -> Unlike | None:
-    """Return the reason why the rest of the answer may differ from the answer that the first engine would have
-    generated; None if it will not.
+    """Return the reason why the rest of the answer may differ from the rest that the first engine would have generated;
+    None if it will not differ.
     """
     if any(document.get(field) for field in ("presence_penalty", "frequency_penalty")):
         return Unlike.PENALTIES
@@ -218,7 +216,9 @@ def unlike(document: Document) -> Unlike | None:
 
 
 def stops(document: Document) -> bool:
-    """Return whether the engine may hold text back for a stop string, so that it has sent more token ids than text."""
+    """Return whether the request has stop strings. Its engine may then hold text back, and send more token ids than
+    text.
+    """
     return bool(document.get("stop_sequences") or document.get("stop"))
 
 
@@ -234,11 +234,10 @@ def rest(
     asks_usage: bool = True,
 ) -> Rest | None:
     """Return the request for the rest of an answer; None if the prompt cannot be extended. `why_not` must have returned
-    None.
+    None for the answer.
 
-    `body`, `document`: the client's request, and its decoded form.
-    `ids`: the token ids of the prompt and of the answer so far; empty if unknown.
-    `asks_usage`: the engine is asked for its token counts.
+    `body`, `document`: the client's request, and its decoded form. `ids`: the token ids of the prompt and of the answer
+    so far; empty if unknown. `asks_usage`: whether the engine shall report its token counts.
     """
     if not sent.has_content:
         return Rest(path=None, body=body, dialect=dialect, document=document, given_tokens=0, exact=True)
@@ -265,8 +264,8 @@ def rest(
 
 
 def _limited(document: Document, dialect: Dialect, given_tokens: int) -> tuple[dict[str, Any], bool]:
-    """Return the request's limits of the answer, reduced by the tokens that the client has received, and whether no
-    tokens are left.
+    """Return the request's limits of the answer's tokens, reduced by the tokens that the client has received, and
+    whether no tokens are left.
     """
     changes: dict[str, Any] = {}
     limits = [field for field in _LIMITS[dialect] if document.get(field) is not None]
@@ -281,7 +280,7 @@ def _limited(document: Document, dialect: Dialect, given_tokens: int) -> tuple[d
 
 
 def _number(given: object) -> int:
-    """Return a limit as an integer, as engines convert it; the gateway has checked that it is a number."""
+    """Return a limit as an integer, converted as engines do. The gateway has already checked that it is a number."""
     return given if isinstance(given, int) else int(float(str(given).replace("_", "")))
 
 
@@ -293,7 +292,7 @@ def _counting(document: Document, dialect: Dialect, *, asks_usage: bool) -> dict
 
 
 def _longer(document: Document, dialect: Dialect, sent: AnswerSoFar, ids: Sequence[int]) -> dict[str, Any] | None:
-    """Return the fields of the prompt with the answer's text appended; None if the prompt cannot be extended."""
+    """Return the prompt's fields with the answer's text appended; None if the prompt cannot be extended."""
     if dialect is Dialect.RESPONSES:
         return {"input": _input(document.get("input"), sent)}
     if dialect is Dialect.ANTHROPIC:
@@ -316,8 +315,8 @@ def _known(ids: Sequence[int]) -> dict[str, Any]:
 
 
 def _continued(chat: Document, sent: AnswerSoFar) -> dict[str, Any] | None:
-    """Return the chat's fields with the answer as the last message, or appended to a last message that the client wants
-    continued.
+    """Return the chat's fields with the answer's text as the last message. If the client itself wants the last message
+    continued, the text is appended to that message. None if this is not possible.
     """
     messages = list(chat["messages"])
     said: dict[str, Any] = {"role": "assistant", "content": sent.text}
@@ -342,9 +341,7 @@ def _with_text(content: object, text: str) -> object:
 
 
 def _input(given: object, sent: AnswerSoFar) -> list[Any]:
-    """Return a response's input, followed by the complete output items, and then by the text so far as a message in
-    progress.
-    """
+    """Return a response's input, its complete output items, and the text so far as a message in progress."""
     assert isinstance(sent, ResponseSoFar)
     items = list(given) if isinstance(given, list) else [{"type": "message", "role": "user", "content": given}]
     part = {"type": "output_text", "text": sent.text, "annotations": []}

@@ -1,9 +1,10 @@
-"""Converts the rest of a streamed answer, from another engine, so that it continues the first part at the client.
+"""Converts the rest of a streamed answer, which another engine generates, so that for the client it continues the first
+part.
 
-The answer keeps its id, time and model. Parts that the client has received are not repeated: the role, and the
-beginning of the message, its block or its item. Token counts are the counts of the whole answer: the prompt once, and
-the output of both parts. A message of Anthropic's protocol is continued as a chat (`continuations`), so the chat's
-chunks are converted to events of that protocol.
+The answer keeps its id, time and model. Beginnings that the client has received are not repeated: the role, and the
+beginning of the message, of its block or of its item. Token counts are the counts of the whole answer: the prompt once,
+and the output of both parts. A message of Anthropic's protocol is continued as a chat (`continuations`), so the chunks
+of that chat are converted to events of Anthropic's protocol.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _THOUGHTS = ("reasoning", "reasoning_content")
 
 
 class Continued:
-    """Converts the events of a rest. Call `write` for each event, `done` for the protocol's last event, and `end` when
+    """Converts the events of the rest of an answer. Call `write` for each event, `done` for `[DONE]`, and `end` when
     the stream is over.
     """
 
@@ -31,16 +32,16 @@ class Continued:
         self.failure: Failure | None = None
 
     def write(self, name: bytes, document: Event) -> bytes:
-        """Return the bytes to send to the client for an event of the rest."""
+        """Return the bytes for the client that correspond to an event of the rest; empty if the client gets nothing."""
         raise NotImplementedError
 
     def done(self) -> bytes:
-        """Return the bytes that the client gets for the protocol's last event (`[DONE]`)."""
+        """Return the bytes for the client that correspond to `[DONE]`, the last event of the rest."""
         return b"data: [DONE]\n\n"
 
     def end(self) -> bytes:
-        """Return the bytes that the client still needs when the stream is over, also if the protocol's last event is
-        missing.
+        """Return the bytes that the client still has to get when the stream is over, for example because its last event
+        is missing.
         """
         return b""
 
@@ -51,7 +52,7 @@ class ChunkRest(Continued):
     def __init__(self, rest: Rest, sent: AnswerSoFar) -> None:
         super().__init__(rest, sent)
         self._lacks_done = False
-        """Whether the finish reason was written, and the protocol's last event was not."""
+        """Whether the client has received the finish reason, but not `[DONE]`."""
 
     def done(self) -> bytes:
         """See `Continued`."""
@@ -77,7 +78,7 @@ class ChunkRest(Continued):
         return b"data: " + encoded(document) + b"\n\n"
 
     def _go_on(self, choice: Any) -> bool:
-        """Return whether the choice has anything that the client has not received yet."""
+        """Return whether the choice has anything that the client has not received yet. Removes its other parts."""
         if not isinstance(choice, dict):
             return True
         delta, ends = choice.get("delta"), bool(choice.get("finish_reason"))
@@ -100,8 +101,8 @@ _NO_CONTENT = frozenset({"index", "logprobs", "finish_reason", "stop_reason", "p
 
 
 def _count_whole(usage: Event, rest: Rest, prompt: str, output: str, details: str) -> None:
-    """Change the token counts of a rest to the counts of the whole answer: the `given_tokens` count as output instead
-    of prompt.
+    """Change the token counts of a rest to the counts of the whole answer: the `given_tokens`, which were prompt in the
+    request for the rest, count as output.
     """
     if type(usage.get(prompt)) is int:
         usage[prompt] = max(0, usage[prompt] - rest.given_tokens)
@@ -122,8 +123,8 @@ def _limit_parts(details: Event, left: int) -> None:
 
 
 _OF_THE_PROMPT = ("cached_tokens", "created_cache_tokens", "cache_write_tokens")
-"""Fields of the usage with the number of prompt tokens that the engine found in its cache, or added to it. They count
-whole blocks, and the last block may include the beginning of the answer.
+"""Fields of the usage with the numbers of prompt tokens that the engine found in its cache, or added to it. The engine
+counts whole blocks, and the last block may include the beginning of the answer.
 """
 _REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
 
@@ -231,7 +232,9 @@ class MessageRest(Continued):
 
 
 class MessageAgain(Continued):
-    """Passes on a message that another engine generates from the start, because the client has no content of it yet."""
+    """Passes on a message that another engine generates from its beginning, because the client has no content of it
+    yet.
+    """
 
     def write(self, name: bytes, document: Event) -> bytes:
         """See `Continued`."""
@@ -246,7 +249,7 @@ class MessageAgain(Continued):
 
 
 class ResponseRest(Continued):
-    """Converts the rest of a response. The items of the first part come before the items of the rest."""
+    """Converts the rest of a response. The output items of the first part come before the items of the rest."""
 
     def __init__(self, rest: Rest, sent: ResponseSoFar) -> None:
         super().__init__(rest, sent)
@@ -255,9 +258,7 @@ class ResponseRest(Continued):
         self._item = sent.open_item
         self._renamed: dict[Any, str] = {}
         self._goes_on = bool(sent.open_item)
-        """Whether the last item that the client knows is still open, so that the first item of the rest continues
-        it.
-        """
+        """Whether the client's last item is still open, so that the first item of the rest continues it."""
         self._text = sent.text
         self._is_over = rest.only_end or "output_text.done" in sent.ended
 
@@ -308,7 +309,9 @@ class ResponseRest(Continued):
         holder[field] = self._text + (rest if isinstance(rest, str) else "")
 
     def _complete(self, item: Event) -> None:
-        """Write a complete item of the rest. The first item completes the item that the client knows."""
+        """Change a complete item of the rest. If it continues the client's open item, it gets that item's id and
+        earlier text.
+        """
         if item.get("id") in self._renamed:
             item["id"] = self._item
             content = item.get("content")
@@ -334,15 +337,15 @@ def _event(document: Event) -> bytes:
 
 
 def continued(rest: Rest, sent: AnswerSoFar) -> Continued:
-    """Return the converter for a rest, in its client's protocol."""
+    """Return the converter for the rest of an answer, in the client's protocol."""
     if isinstance(sent, MessageSoFar):
         return MessageRest(rest, sent) if rest.path is not None else MessageAgain(rest, sent)
     return ResponseRest(rest, sent) if isinstance(sent, ResponseSoFar) else ChunkRest(rest, sent)
 
 
 class RestReader(StreamReader):
-    """Reads the rest of an answer whose first part `sent` the client already has. `feed` and `end` return the bytes for
-    the client; the token counts are the counts of the whole answer.
+    """Reads the rest of an answer. `sent`: the first part, which the client has received. `feed` and `end` return the
+    bytes for the client. Token counts are the counts of the whole answer.
     """
 
     __slots__ = ("_rest_of", "_writes")
@@ -355,7 +358,7 @@ class RestReader(StreamReader):
 
     @property
     def failure(self) -> Failure | None:
-        """The failure (see `StreamReader`). A rest that does not continue the first part is also a failure."""
+        """The failure (see `StreamReader`). A rest that does not continue the first part is a failure too."""
         return self._writes.failure or super().failure
 
     @property
@@ -365,9 +368,7 @@ class RestReader(StreamReader):
 
     @property
     def counted(self) -> None:
-        """Always None: the engine's count covers only a part of the answer, and another engine generated the first
-        part.
-        """
+        """Always None, because the engine's count covers only the rest of the answer."""
 
     def estimated_tokens(self, tokens_per_event: float) -> int:
         """See `StreamReader`."""

@@ -1,9 +1,9 @@
-"""Converts the conversations of other protocols to chats, by the rules of vLLM 0.32, which does the same before it
-renders the chat template (`entrypoints/anthropic/serving.py`, `entrypoints/openai/responses/utils.py`).
+"""Converts conversations of other protocols to chats, by the rules of vLLM 0.32, which converts them in the same way
+before it renders the chat template (`entrypoints/anthropic/serving.py`, `entrypoints/openai/responses/utils.py`).
 
-So a conversation has one prompt in all protocols: `prompts` makes the routing key from the chat, and an engine can be
-asked for the chat's tokens. The original document is not changed. Invalid parts are left out, because the engine
-validates its input itself.
+So a conversation has the same prompt in all protocols: `prompts` makes the routing key from the chat, and an engine can
+tokenize the chat. The original document is not changed. Invalid parts are left out, because the engine validates its
+input itself.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Chat = dict[str, Any]
 Message = dict[str, Any]
 
 BILLING = "x-anthropic-billing-header"
-"""The beginning of the billing line: Claude Code attributes each request by this line, with a different hash each time.
-Engines drop it.
+"""The beginning of the billing line, by which Claude Code attributes each request. The line has a different hash in
+each request, and vLLM drops it.
 """
 
 _PASSED = ("cache_salt", "chat_template_kwargs", "mm_processor_kwargs", "media_io_kwargs")
-"""Fields that have the same meaning in other protocols and in a chat."""
+"""Fields that have the same meaning in the other protocols and in a chat."""
 
 
 def chat_of_messages(
@@ -31,10 +31,10 @@ def chat_of_messages(
 ) -> Chat:
     """Return a body of `/v1/messages` as a chat.
 
-    `merge_system`: later system messages are merged into the first, as vLLM does for templates that accept only one.
-    `json_arguments`: the arguments of tool calls are JSON text, as in the chat protocol; otherwise they are objects, as
-    templates get them.
-    `anthropic_tools`: tools keep the form in which Anthropic's protocol declares them.
+    `merge_system`: whether later system messages are merged into the first one, as vLLM does for templates that accept
+    only one. `json_arguments`: whether the arguments of tool calls are JSON text, as in the chat protocol. Otherwise
+    they are objects, as templates get them. `anthropic_tools`: whether tools keep the form in which Anthropic's
+    protocol declares them.
     """
     messages: list[Message] = []
     given = [message for message in _list(document.get("messages")) if isinstance(message, dict)]
@@ -63,7 +63,7 @@ def chat_of_messages(
 
 
 def chat_of_response(document: Document) -> Chat:
-    """Return a body of `/v1/responses` as a chat, without the conversation of its `previous_response_id`."""
+    """Return a body of `/v1/responses` as a chat. The conversation of its `previous_response_id` is not included."""
     messages: list[Message] = []
     instructions = document.get("instructions")
     if isinstance(instructions, str) and instructions:
@@ -92,7 +92,7 @@ def chat_of_response(document: Document) -> Chat:
 
 
 def without_billing(text: str) -> str:
-    """Return a system text without the billing line of Claude Code."""
+    """Return a system text without Claude Code's billing line."""
     return text.partition("\n")[2] if text.startswith(BILLING) else text
 
 
@@ -109,7 +109,7 @@ def _chat(document: Document, messages: list[Message]) -> Chat:
 
 
 def _system_texts(content: object) -> list[str]:
-    """Return the texts of a system prompt. A block that begins with the billing line is dropped as a whole."""
+    """Return the texts of a system prompt. A block that begins with the billing line is left out completely."""
     if isinstance(content, str):
         return [text] if (text := without_billing(content)) else []
     texts = (block.get("text") for block in _list(content) if isinstance(block, dict) and block.get("type") == "text")
@@ -117,8 +117,8 @@ def _system_texts(content: object) -> list[str]:
 
 
 def _inline_system_texts(message: Mapping[str, Any]) -> list[str]:
-    """Return the texts of a system message within the conversation. A text that begins with the billing line is dropped
-    as a whole.
+    """Return the texts of a system message inside the conversation. A text that begins with the billing line is left
+    out completely.
     """
     content = message.get("content")
     return [] if isinstance(content, str) and content.startswith(BILLING) else _system_texts(content)
@@ -184,8 +184,8 @@ def _call(call_id: object, name: object, arguments: object) -> Message:
 
 
 def _add_results(block: Mapping[str, Any], into: list[Message]) -> None:
-    """Add the messages for a tool's result to `into`: its text, then its images as a user's message, then the tools to
-    which it refers.
+    """Append the messages for a tool's result to `into`: the result's text, its images as a user's message, and the
+    tools to which it refers.
     """
     content, answered = block.get("content"), block.get("tool_use_id") or ""
     items = [item for item in content if isinstance(item, dict)] if isinstance(content, list) else ()
@@ -202,7 +202,7 @@ def _add_results(block: Mapping[str, Any], into: list[Message]) -> None:
 
 
 def _image(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an image block as a chat's content part; return another block unchanged."""
+    """Return an image block as a content part of a chat. Return any other block unchanged."""
     source = block.get("source")
     if block.get("type") != "image" or not isinstance(source, dict):
         return block
@@ -211,8 +211,8 @@ def _image(block: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _tools_in_effect(tools: object, messages: Iterable[Document]) -> list[Mapping[str, Any]] | None:
-    """Return the tools that are available at the end of the conversation, after the blocks that add and
-    remove tools.
+    """Return the tools that are available at the end of the conversation, because system messages may add and remove
+    tools. None if the request declares no tools.
     """
     declared: list[Mapping[str, Any]] | None = None if tools is None else [tool for tool in _list(tools) if isinstance(tool, dict)]
     changes = [
@@ -239,7 +239,7 @@ def _tools_in_effect(tools: object, messages: Iterable[Document]) -> list[Mappin
 
 
 def _function(tool: Mapping[str, Any], parameters: object, default: Mapping[str, Any] | None = None) -> Message:
-    """Return a tool in the form of a chat's function. A schema without a type gets the type of `default`."""
+    """Return a tool as a function of a chat. A schema without a type gets the fields of `default`."""
     if default is not None and isinstance(parameters, dict) and "type" not in parameters:
         parameters = {**parameters, **default}
     function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": parameters}
@@ -259,15 +259,11 @@ _CUSTOM = {
     "required": ["input"],
     "additionalProperties": False,
 }
-"""The parameters that vLLM gives to a custom tool when it declares it as a function; their text becomes part of the
-prompt.
-"""
+"""The parameters with which vLLM declares a custom tool as a function. Their text becomes part of the prompt."""
 
 
 def _response_functions(tool: object) -> Iterable[Message]:
-    """Yield the functions as which a tool of the Responses protocol is rendered; some types of tools are not
-    rendered.
-    """
+    """Yield the functions that represent a tool of the Responses protocol in the prompt; none for some tool types."""
     if not isinstance(tool, dict):
         return
     kind = tool.get("type")
@@ -282,7 +278,7 @@ def _response_functions(tool: object) -> Iterable[Message]:
 
 
 def _add_item(item: Mapping[str, Any], into: list[Message]) -> None:
-    """Add an item of a response's input to the chat. Consecutive thoughts, texts and tool calls become one message."""
+    """Add an item of a response's input to the chat. Thoughts, a text and tool calls in a row become one message."""
     kind = item.get("type")
     if kind == "function_call":
         namespace = item.get("namespace")
@@ -302,14 +298,16 @@ def _add_item(item: Mapping[str, Any], into: list[Message]) -> None:
 
 
 def _is_partial(item: object) -> bool:
-    """Return whether the last item of a response's input is unfinished, so that the model continues it."""
+    """Return whether an item of a response's input is unfinished, so that the model continues it."""
     if not isinstance(item, dict) or item.get("type", "message") not in ("message", "reasoning"):
         return False
     return item.get("status") in ("in_progress", "incomplete")
 
 
 def _assistant(into: list[Message]) -> Message:
-    """Return the assistant's message at the end of the chat; add an empty one if there is none."""
+    """Return the last message of the chat if it is the assistant's. Otherwise add an empty assistant's message and
+    return it.
+    """
     if not into or into[-1].get("role") != "assistant":
         into.append({"role": "assistant"})
     return into[-1]
@@ -323,8 +321,8 @@ def _say(into: list[Message], field: str, text: str) -> None:
 
 
 def _first_text(content: object) -> str | None:
-    """Return the text of a message's content. If the content has several parts, return the first part's text, because
-    vLLM uses only this part.
+    """Return the text of a message's content; None if there is none. If the content has several parts, only the first
+    part's text is returned, because vLLM uses only this part.
     """
     if isinstance(content, list) and content and isinstance(content[0], dict):
         content = content[0].get("text")

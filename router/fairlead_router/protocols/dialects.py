@@ -1,6 +1,6 @@
 """The protocols of clients.
 
-The protocols differ in the format of an error, of an error within a stream, and of the first token of a stream.
+They differ in the format of an error, of an error inside a stream, and of the first token of a stream.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import orjson
 
 
 class Dialect(Enum):
-    """A protocol. OPENAI means all protocols that have no member here."""
+    """A protocol of clients. OPENAI stands for all protocols that have no member of their own."""
 
     OPENAI = "openai"
     RESPONSES = "responses"
@@ -40,7 +40,7 @@ def _openai_type(status: int) -> str:
 def error_body(dialect: Dialect, status: int, code: str, message: str, param: str | None = None) -> bytes:
     """Return the JSON bytes of an error response.
 
-    Anthropic's format has no fields for `code` and `param`: its message begins with the code.
+    Anthropic's format has no fields for `code` and `param`, so its message begins with the code.
     """
     if dialect is Dialect.ANTHROPIC:
         kind = _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
@@ -49,10 +49,10 @@ def error_body(dialect: Dialect, status: int, code: str, message: str, param: st
 
 
 def error_event(dialect: Dialect, code: str, message: str, *, mid_event: bool, sequence: int = 0) -> bytes:
-    """Return the server-sent event that ends a broken stream.
+    """Return the server-sent event with which a broken stream ends.
 
-    `mid_event`: the previous event was cut, and must be closed first. `sequence`: the number of events before this one,
-    which the Responses protocol includes.
+    `mid_event`: whether the previous event was cut off and must be ended first. `sequence`: the number of events before
+    this event, which the Responses protocol writes into it.
     """
     if dialect is Dialect.RESPONSES:
         document = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": sequence}

@@ -1,8 +1,8 @@
-"""Checks whether a document with a success status contains an answer, in any protocol; it may be empty, or its engine
-may have given up.
+"""Checks whether a document with a success status contains an answer, in any protocol. The document may be empty, or
+the engine may have given up.
 
 A document without content is an answer if it has the reason why it ended: after `max_tokens: 0`, or for a response that
-is made in the background. It is empty if the field for the answer exists and is empty, or if it has no field that could
+is made in the background. A document is empty if its field for the answer is empty, or if it has no field that could
 contain an answer. A document of unknown form counts as an answer, because engines have formats of their own.
 
 Sources: the response models of vLLM 0.32 (`entrypoints/openai`, `anthropic`, `pooling`), OpenAI's and Anthropic's
@@ -18,7 +18,7 @@ from typing import Any
 from fairlead_router.protocols.spoken_events import GAVE_UP, Failure, failure_of
 
 _EXPLAINS = frozenset({"code", "detail", "details", "error", "errors", "message", "msg", "param", "title"})
-"""Fields that say why an answer is missing."""
+"""Fields that can say why an answer is missing."""
 
 _BESIDE = frozenset(
     {
@@ -31,11 +31,11 @@ _BESIDE = frozenset(
 """Fields of documents that are not part of the answer."""
 
 NO_PLACE = _EXPLAINS | _BESIDE
-"""Fields that contain no answer. A field of any other name may contain one."""
+"""Fields that contain no answer. Any other field may contain one."""
 _HOLDS = ("content", "output", "data")
 
 _MADE = frozenset({"completed", "incomplete", "in_progress", "queued", "cancelled"})
-"""Statuses of a response that did not fail."""
+"""Statuses of a response that has not failed."""
 
 _BESIDE_CHOICE = frozenset({"index", "logprobs", "message", "text", "finish_reason", "stop_reason", "delta", "prompt_logprobs"})
 
@@ -44,8 +44,8 @@ _BEGINS_OBJECT = re.compile(rb'\s*\{\s*(?:"|$)')
 
 
 def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
-    """Return the reason why a document is not an answer; None if it may be an answer. If `has_input` is False, there
-    was no input to process, and an empty list of embeddings is an answer.
+    """Return the reason why a document is not an answer; None if it may be an answer. `has_input`: whether the request
+    has input; if not, an empty list of embeddings is an answer.
     """
     if not isinstance(document, dict):
         return None
@@ -57,8 +57,8 @@ def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
 
 
 def _why_given_up(document: Mapping[str, Any]) -> str:
-    """Return the reason for which the engine ended the answer; "" if the model ended it. If vLLM gives up, a message
-    has no stop reason, and a response has the status `cancelled` although nobody could cancel it.
+    """Return the reason why the engine gave the answer up; "" if it did not. If vLLM gives up, a message has no stop
+    reason, and a response has the status `cancelled` although it cannot be cancelled.
     """
     choices = document.get("choices")
     for choice in choices if isinstance(choices, list) else ():
@@ -70,7 +70,7 @@ def _why_given_up(document: Mapping[str, Any]) -> str:
 
 
 def is_cut(body: bytes) -> bool:
-    """Return whether bytes that are not valid JSON are the beginning of a JSON object, and not other data."""
+    """Return whether bytes that are not valid JSON are the beginning of a JSON object, and not data of another kind."""
     if not _BEGINS_OBJECT.match(body):
         return False
     try:
@@ -96,8 +96,8 @@ def _is_empty(fields: Mapping[str, Any], *, has_input: bool) -> bool:
 
 
 def _says_something(choice: Any) -> bool:
-    """Return whether a choice has content or a finish reason. A choice that consists of token ids instead of an object
-    has content.
+    """Return whether a choice has content or a finish reason. A choice that is a list of token ids, not an object, has
+    content.
     """
     if not isinstance(choice, dict):
         return choice is not None
@@ -110,7 +110,7 @@ def _says_something(choice: Any) -> bool:
 
 
 def _was_computed(usage: Any) -> bool:
-    """Return whether the engine counted output tokens, for instance for thoughts that it does not show."""
+    """Return whether the engine counted output tokens, for example for thoughts that it does not send."""
     return isinstance(usage, dict) and bool(usage.get("output_tokens"))
 
 

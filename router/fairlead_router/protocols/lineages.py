@@ -1,8 +1,8 @@
-"""Reads how a request's session relates to other sessions: its parent, task, tool, compactions.
+"""Reads the relations of a request's session to other sessions: its parent, task, tool and compactions.
 
-`PARENTS` and `TASKS` list the fields and headers with that information, in order of precedence; docs/agents.md has the
-same lists for users. Names are bounded and hashed like session names, so that the name of a session's parent equals
-that session's own name.
+`PARENTS` and `TASKS` list the fields and headers that have this information, in order of precedence; docs/agents.md has
+the same lists for users. Names are shortened and hashed like session names, so that the name of a parent equals the
+parent's own session name.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _THREAD, _ASKING_THREAD, _FIRST_THREAD = b"thread-id", b"x-codex-parent-thread-i
 _WINDOW = b"x-codex-window-id"
 
 LINEAGE_HEADERS = frozenset({PARENT_HEADER, TASK_HEADER, _ASKING, _ASKING_THREAD, b"x-parent-session-id", _WINDOW})
-"""Headers about a session's relations that do not name the session itself."""
+"""Headers about a session's relations. They do not name the session itself."""
 
 LONGEST_TOOL = 100
 """Maximum number of characters of a tool's name that are kept."""
 _LOOKED_AT = 64
-"""Maximum number of a prompt's newest items that are searched for the tool."""
+"""Maximum number of items, from the end of the prompt, that are searched for the tool."""
 _MOST_DIGITS = 6
 
 
 class Place(NamedTuple):
-    """A field or header of a request about its session's relations: its names, the clients that send it, and how it is
-    read.
+    """A field or header of a request that has information about its session's relations. `names`: its names. `who`: the
+    clients that send it. `read`: returns its value, or None.
     """
 
     names: tuple[str, ...]
@@ -82,7 +82,7 @@ def lineage(headers: Headers | None, document: Document, named: Named, own: str 
     """Return the relations of the request's session; None if the request has no information about them.
 
     `headers`: the headers that may name a session or its relations. `named`: a function that makes a name safe to
-    store. `own`: the session's own name, which is never accepted as its parent.
+    store. `own`: the session's own name, which is never accepted as the name of its parent.
     """
     known = headers or {}
     parent = None if _NAMES_PARENTS.isdisjoint(known) else _first(PARENTS, known, document, named, own)
@@ -104,14 +104,14 @@ def _first(places: tuple[Place, ...], headers: Headers, document: Document, name
 
 
 def _window(value: bytes) -> int | None:
-    """Return the number after the thread's name in Codex's window id; None if there is none."""
+    """Return the number that follows the thread's name in Codex's window id; None if there is none."""
     number = value.rpartition(b":")[2].strip()
     return int(number) if number.isdigit() and len(number) <= _MOST_DIGITS else None
 
 
 def newest_tool(document: Document) -> str | None:
-    """Return the name of the last called tool, if the prompt ends with that tool's result; None if it ends otherwise,
-    or if the call is not among the newest items, which alone are read.
+    """Return the name of the last called tool, if the prompt ends with the tool's result; None otherwise. Also None if
+    the call is not among the last items of the prompt, because only these are read.
     """
     items = document.get("messages") or document.get("input")
     if not isinstance(items, list) or not items or not _is_result(items[-1]):
@@ -140,7 +140,7 @@ def _is_tool_result(part: object) -> bool:
 
 
 def _calls(item: object) -> Iterator[str]:
-    """Yield the names of the tools that an item of the prompt calls, the last call first."""
+    """Yield the names of the tools that an item of the prompt calls, from the last call to the first."""
     if not isinstance(item, dict):
         return
     if item.get("type") in ("function_call", "custom_tool_call"):

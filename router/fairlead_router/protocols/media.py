@@ -1,9 +1,9 @@
 """Images, sounds, videos and files in a prompt: the identity of each medium, and an estimate of its number of tokens.
 
-In the canonical prompt, a medium is represented by its hash, repeated until the bytes are as many as its tokens would
-have as text. So two prompts have the same bytes only if their media are the same, the text after a medium is at about
-the right position, and the length of the bytes measures the whole prompt. Engines' reports of such prompts correct the
-estimate, as for every other kind of prompt (`fairlead.routing.knowledge.token_sizes`).
+In the canonical prompt, the hash of a medium stands for the medium. The hash is repeated until it has as many bytes as
+a text with the medium's tokens. So two prompts have the same bytes only if their media are the same, the text after a
+medium is at about the right position, and the number of bytes measures the whole prompt. Engines' reports of such
+prompts correct the estimate, as for every other kind of prompt (`fairlead.routing.knowledge.token_sizes`).
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from fairlead_router.protocols.canonical_json import canonical_json
 BYTES_PER_TOKEN = 4
 
 IMAGE_TOKENS = 1024
-"""Estimated tokens of an image of unknown size, such as one that the engine fetches by its address."""
+"""Estimated number of tokens of an image of unknown size, for example an image that the engine fetches from a URL."""
 PIXELS_PER_TOKEN = 28 * 28
-"""Pixels per token of an image. Qwen's vision models make one token from this number of pixels (14 x 14 patches, four
-to a token); Pixtral and InternVL from 256 to 784, Claude from 750.
+"""Number of pixels of an image for each token. In Qwen's vision models a token stands for this number of pixels (four
+patches of 14 x 14), in Pixtral and InternVL for 256 to 784, in Claude for 750.
 """
 FEWEST_IMAGE_TOKENS, MOST_IMAGE_TOKENS = 64, 16_384
-"""The bounds in tokens to which Qwen's processor scales images; other models stay within them."""
+"""Minimum and maximum number of tokens of an image. Qwen's processor scales images to these bounds; other models stay
+within them.
+"""
 
 AUDIO_TOKENS_PER_SECOND = 25
-"""Tokens per second of sound that Qwen's audio models make; other models make between 6 and 50."""
+"""Number of tokens for each second of sound in Qwen's audio models; other models have between 6 and 50."""
 AUDIO_BYTES_PER_SECOND = 16_000
-"""Bytes per second of compressed sound, at 128 kbit/s. For a WAV file, the rate in its header counts."""
+"""Number of bytes for each second of compressed sound, at 128 kbit/s. For a WAV file, the rate in its header is used.
+"""
 MOST_AUDIO_TOKENS = 16_384
 
 VIDEO_TOKENS = 4096
-"""Estimated tokens of a video: vLLM samples 32 frames, with 256 tokens for two frames."""
+"""Estimated number of tokens of a video: vLLM samples 32 frames, and two frames have 256 tokens."""
 FILE_TOKENS = 1024
 
 _SOURCES = (
@@ -51,19 +54,19 @@ _SOURCES = (
     "source",
     "file",
 )
-"""Fields with a medium's content or address. If a medium has a `uuid`, engines identify it by this id."""
+"""Fields with a medium's content, address or id. If a medium has a `uuid`, engines identify it by this id."""
 
 _HEADER = 48
-"""Number of base64 characters at the beginning that contain the size of a PNG, GIF, WebP or BMP picture, or the rate of
-a WAV file.
+"""Number of base64 characters at the beginning that contain the size of a PNG, GIF, WebP or BMP picture, or the byte
+rate of a WAV file.
 """
 _JPEG_HEADER = 65_536
-"""Number of base64 characters of a JPEG that are searched for its size, which follows its metadata."""
+"""Number of base64 characters of a JPEG in which its size is searched; the size comes after the metadata."""
 
 
 def medium(part: Mapping[str, Any], most_bytes: int = MOST_AUDIO_TOKENS * BYTES_PER_TOKEN) -> tuple[str, bytes]:
-    """Return the modality (image, audio, video or file) of a content part, and the bytes that represent the medium: its
-    hash, repeated up to `most_bytes`, but at least once.
+    """Return the modality (image, audio, video or file) of a content part, and the bytes that stand for the medium in
+    the prompt: its hash, repeated up to `most_bytes`, but at least once.
     """
     kind = str(part.get("type") or next(iter(part), ""))
     modality = next((word for word in ("image", "audio", "video") if word in kind), "file")
@@ -97,7 +100,9 @@ def _tokens(modality: str, data: str) -> int:
 
 
 def _decoded(data: str, letters: int) -> bytes:
-    """Return the decoded beginning of base64 data, from this number of characters; b"" if the data are not base64."""
+    """Return the decoded beginning of base64 data. `letters`: the number of characters to decode. b"" if the data are
+    not base64.
+    """
     try:
         return b64decode(data[: letters - letters % 4] if len(data) > letters else data)
     except ValueError:
@@ -105,7 +110,7 @@ def _decoded(data: str, letters: int) -> bytes:
 
 
 def picture_size(data: str) -> tuple[int, int] | None:
-    """Return width and height in pixels, from the header of a picture in base64; None if they are not found."""
+    """Return the width and height in pixels, from the header of a base64 picture; None if they are not there."""
     head = _decoded(data, _HEADER)
     if head[:8] == b"\x89PNG\r\n\x1a\n":
         return _pair(head[16:24], 4, "big")
@@ -125,7 +130,7 @@ def _pair(two: bytes, length: int, order: Any) -> tuple[int, int] | None:
 
 
 def _webp_size(head: bytes) -> tuple[int, int] | None:
-    """Return the size of a lossy, lossless or extended WebP file
+    """Return the width and height of a lossy, lossless or extended WebP picture; None if the header is too short
     (https://developers.google.com/speed/webp/docs/riff_container).
     """
     kind = head[12:16]
@@ -140,7 +145,7 @@ def _webp_size(head: bytes) -> tuple[int, int] | None:
 
 
 _FRAMES = frozenset({0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF})
-"""The segments of a JPEG that begin a frame (ITU T.81, table B.1), which have precision, height and width."""
+"""Markers of the JPEG segments that begin a frame and have its precision, height and width (ITU T.81, table B.1)."""
 
 
 def _jpeg_size(head: bytes) -> tuple[int, int] | None:
@@ -153,7 +158,9 @@ def _jpeg_size(head: bytes) -> tuple[int, int] | None:
 
 
 def _seconds(data: str) -> float:
-    """Return the estimated duration of a sound in seconds, from its size; 60 for a sound that the engine fetches."""
+    """Return the duration of a sound in seconds, estimated from its size; 60 for a sound that the engine fetches from a
+    URL.
+    """
     if data[:8].lower().startswith(("http://", "https://", "file://")):
         return 60.0
     head = _decoded(data, _HEADER)

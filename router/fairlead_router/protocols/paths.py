@@ -1,8 +1,9 @@
-"""The gateway's table of paths. Each path has a way of handling its requests, a place of the prompt, and a protocol.
+"""The gateway's table of paths. For each path it has the handling of requests, the place of the prompt, and the
+protocol.
 
-Paths are compared as received, without decoding, so that a path that a proxy before the router interpreted differently
-never reaches an engine. A path that is not in this table is refused, even if engines serve it. So clients cannot reach
-the engines' administration (`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`, `/scale_elastic_ep` …).
+Paths are compared as received, without decoding. Otherwise a path that a proxy before the router has interpreted
+differently could reach an engine. A path that is not in this table is refused, even if engines serve it. So clients
+cannot reach the engines' administration (`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`, `/scale_elastic_ep` …).
 """
 
 from __future__ import annotations
@@ -28,13 +29,12 @@ from fairlead_router.protocols.prompts import (
 
 
 class Handling(Enum):
-    """The way in which the router handles a request.
+    """The way in which the router handles the requests to a path.
 
-    `ROUTED`: goes through the pool's scheduler; routed by prefix, queued, subject to admission, and recorded.
-    `SPREAD`: costs an engine little (no prefill); goes to the instance with the fewest requests in flight.
-    `UPLOAD`: a form that is streamed through; it goes to the instance with the fewest requests in flight.
-    `HELD`: goes to the instance that made the response named in the path.
-    `LOCAL`: the router itself responds.
+    `ROUTED`: through the pool's scheduler; such requests are routed by prefix, queued, subject to admission, and
+    recorded. `SPREAD`: to the instance with the fewest requests in flight; such requests cost an engine little (no
+    prefill). `UPLOAD`: a form, which is streamed to the instance with the fewest requests in flight. `HELD`: to the
+    instance that made the stored response in the path. `LOCAL`: the router itself responds.
     """
 
     __hash__ = object.__hash__  # members are looked up for each request, and an enum's own way is written in Python
@@ -48,13 +48,11 @@ class Handling(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One path of the gateway.
+    """A path of the gateway.
 
-    `streams`: whether `stream: true` requests server-sent events.
-    `divides`: whether a prefill and a decode instance can compute an answer together.
-    `several`: whether the prompts are separate conversations, each with its own answer.
-    `keyless`: whether no API key is needed.
-    `ids`: the fields that may have token ids in place of text.
+    `streams`: whether `stream: true` requests server-sent events. `divides`: whether a prefill and a decode instance
+    can compute an answer together. `several`: whether the request has several conversations, each with its own answer.
+    `keyless`: whether no API key is needed. `ids`: the fields that may have token ids instead of text.
     """
 
     path: str
@@ -85,7 +83,9 @@ def _local(path: str, *methods: str, keyless: bool = True) -> Endpoint:
 
 
 ANY_IDS = ("prompt", "input_ids", "input")
-"""The fields that may have token ids on a path for documents of several kinds; of several, the first counts."""
+"""The fields that may have token ids, on a path that accepts documents of several kinds. If a document has several of
+them, the first one counts.
+"""
 
 _RERANKED = texts_of("query", "documents")
 _SCORED = texts_of(*SCORED)
@@ -133,7 +133,7 @@ KNOWN = tuple(endpoint.path for endpoint in (*ENDPOINTS, MODEL, RETRIEVE, CANCEL
 
 
 def find(raw_path: bytes) -> Endpoint | None:
-    """Return the endpoint of a path as received, with its percent signs; None when the path is not in the table."""
+    """Return the endpoint of a path as received, with its percent signs; None if the path is not in the table."""
     endpoint = _BY_PATH.get(raw_path)
     if endpoint is not None:
         return endpoint
@@ -153,7 +153,7 @@ def response_id(raw_path: bytes) -> str:
 
 
 def dialect_of(raw_path: bytes) -> Dialect:
-    """Return the protocol in which to respond to a request for an unknown path, guessed from the path."""
+    """Return the protocol for the response to a request with an unknown path, guessed from the path's beginning."""
     if raw_path.startswith(b"/v1/messages"):
         return Dialect.ANTHROPIC
     return Dialect.RESPONSES if raw_path.startswith(b"/v1/responses") else Dialect.OPENAI

@@ -1,8 +1,7 @@
-"""Request fields that would make an engine connect to an address, or use another request's KV blocks, of the client's
-choice.
+"""Request fields by which a client could make an engine connect to an address, or use the KV blocks of another request.
 
-Only the gateway may set such fields, so it refuses clients' requests that have them, in every protocol. The names come
-from vLLM's and llm-d's handshakes, of SGLang (`bootstrap_…`), TensorRT-LLM, LMDeploy and Dynamo (below `nvext`).
+Only the gateway may set such fields, so it refuses requests that have them, in every protocol. The names come from the
+handshakes of vLLM and llm-d, SGLang (`bootstrap_…`), TensorRT-LLM, LMDeploy and Dynamo (below `nvext`).
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ PEER_FIELDS = frozenset(
 _PREFIX = "bootstrap_"
 
 _HOLDERS = frozenset({"extra_args", "extra_body", "nvext", "sampling_params", "vllm_xargs"})
-"""Objects in a body whose fields are treated as fields of the request, by an engine or by software in front of it."""
+"""Objects in a body whose fields an engine, or software in front of it, treats like fields of the request."""
 
 _ADDRESSES = ("___prefill_addr_", "___decode_addr_")
-"""Markers in a request id after which vLLM's P2P connector reads the address of a peer."""
+"""Marks in a request id that are followed by the address of a peer, which vLLM's P2P connector reads."""
 
 _IDS = ("request_id", "rid")
 _WATCHED = PEER_FIELDS | _HOLDERS | set(_IDS)
-"""Field names that trigger a full check. Almost no body has one of these fields."""
+"""Field names that make a full check of the body necessary. Almost no body has one of these fields."""
 
 
 def is_peer_field(name: str) -> bool:
-    """Return whether a field of this name may make an engine connect to a peer."""
+    """Return whether a field with this name may make an engine connect to a peer."""
     return name in PEER_FIELDS or name.startswith(_PREFIX)
 
 
 def refuse_peers(document: Mapping[str, Any]) -> None:
-    """Raise BadRequest for a body that sets a peer field, or has a request id with the address of a peer."""
+    """Raise BadRequest if a body sets a peer field, or has a request id with the address of a peer."""
     if not _WATCHED.isdisjoint(document) or _PREFIX in "\n".join(document):
         _refuse_peers(document)
 
@@ -64,7 +63,9 @@ def _refuse_peers(document: Mapping[str, Any]) -> None:
 
 
 def refuse_peer_addresses(field: str, request_id: str) -> None:
-    """Raise BadRequest for a request id, from the header or body field `field`, that has the address of a peer."""
+    """Raise BadRequest if a request id has the address of a peer. `field`: the header or body field with the request
+    id.
+    """
     if any(mark in request_id for mark in _ADDRESSES):
         raise refused_peer(field)
 

@@ -1,12 +1,12 @@
-"""The effect of each field of engines' requests on the prompt. The routing key is made by this table alone.
+"""The effect of each field of a request on the prompt. The routing key is made from this table alone.
 
 `RENDERS`: the engine renders the field as tokens, or renders other tokens because of the field. The field's bytes are
 in the canonical prompt, at the position where templates put the field. `ROOTS`: the field adds no tokens, but requests
 with different values of it share no cached block, or have entirely different tokens. `ROUTES`: the router reads the
-field, but not for the prompt. `IGNORED`: the field only affects how the answer is generated and reported.
+field, but not for the prompt. `IGNORED`: the field affects only how the answer is generated and reported.
 
-The fields are the fields of vLLM 0.32.0 and SGLang 0.5.23; a test compares the table with recorded lists of both, and
-the key with the table.
+The table has the fields of vLLM 0.32.0 and SGLang 0.5.23. A test compares it with recorded lists of both engines, and
+the routing key with the table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import Enum
 
 
 class Fate(Enum):
-    """The effect of a field; the values are explained at the beginning of the module."""
+    """The effect of a field on the prompt; the module's docstring explains the values."""
 
     RENDERS = "renders"
     ROOTS = "roots"
@@ -44,7 +44,7 @@ ROOTS: Mapping[str, object] = {
     "embed_overrides": None,
     "embed_override_token_id": None,
 }
-"""Fields with the effect `ROOTS`, each with the value that means the same as its absence."""
+"""The fields with the effect `ROOTS`, each with the value that has the same meaning as a missing field."""
 
 _TABLE: tuple[tuple[Fate, str, str], ...] = (
     (
@@ -122,7 +122,7 @@ _TABLE: tuple[tuple[Fate, str, str], ...] = (
 )
 
 FATES: Mapping[str, Fate] = {field: fate for fate, _, fields in _TABLE for field in fields.split()}
-"""The effect of each field in every protocol that has it, except for `EXCEPTIONS`."""
+"""The effect of each field, in every protocol that has the field. `EXCEPTIONS` has the exceptions."""
 
 EXCEPTIONS: Mapping[tuple[str, str], Fate] = {
     ("/v1/responses", "prompt"): Fate.IGNORED,  # a stored template of OpenAI's, which neither engine has
@@ -130,5 +130,5 @@ EXCEPTIONS: Mapping[tuple[str, str], Fate] = {
 
 
 def fate(path: str, field: str) -> Fate | None:
-    """Return the effect of this field in a request to this path; None if it is not in the table."""
+    """Return the effect of this field in a request to this path; None if the field is not in the table."""
     return EXCEPTIONS.get((path, field)) or FATES.get(field)

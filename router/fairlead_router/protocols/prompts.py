@@ -1,10 +1,10 @@
-"""The prompt of a request for routing: a document of any protocol becomes canonical bytes, which routing compares and
-counts.
+"""Makes the canonical prompt of a request: bytes for routing, which compares and counts them, from a document of any
+protocol.
 
-The bytes come from everything that changes the tokens which an engine computes, and from nothing else; `prompt_fields`
-has the effect of every field of engines' requests. The same conversation has the same bytes in every protocol, so that
-it finds the same cached prefix. An engine validates its input itself: unreadable parts add nothing to the bytes. Only a
-document whose prompt is missing, or has a type that no engine accepts, is refused here.
+The bytes represent everything that changes the tokens that an engine computes, and nothing else. `prompt_fields` has
+the effect of every field. The same conversation has the same bytes in every protocol, so that it finds the same cached
+prefix. An engine validates its input itself, so unreadable parts add no bytes. Only a document whose prompt is missing,
+or has a type that no engine accepts, is refused here.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ Document = dict[str, Any]
 
 
 class Prompt:
-    """A canonical prompt. Prompts with the same bytes are equal, however they are divided.
+    """A canonical prompt. Two prompts with the same bytes are equal, even if the bytes are divided into different
+    pieces.
 
-    `pieces`: its bytes in several pieces, so that long texts need not be copied. `kinds`: its contents besides plain
-    text (`TOOLS`, `MEDIA`). `root`: values that add no bytes but affect all tokens, such as a salt.
+    `pieces`: its bytes, in several pieces, so that long texts need not be copied. `kinds`: its contents besides plain
+    text (`TOOLS`, `MEDIA`). `root`: values that add no bytes but change all tokens, such as a salt.
     """
 
     __slots__ = ("kinds", "pieces", "root")
@@ -50,31 +51,29 @@ class Prompt:
 
     @property
     def text(self) -> bytes:
-        """All bytes of the prompt."""
+        """The bytes of the prompt in one piece."""
         return b"".join(self.pieces)
 
     @property
     def size(self) -> int:
-        """The number of the prompt's bytes."""
+        """Number of bytes of the prompt."""
         return sum(map(len, self.pieces))
 
 
 PromptReader = Callable[[Document], Prompt]
-"""A function from a decoded body to its prompt. Raises BadRequest, which names the invalid field."""
+"""A function that makes the prompt of a decoded body. Raises BadRequest, which names the invalid field."""
 
 _TEXT_FIELDS = ("text", "content", "thinking", "arguments", "output")
-"""Fields that hold text, in documents that are compared for reranking or scoring."""
+"""Fields with text, in the documents of requests for reranking or scoring."""
 
 _DEEPEST = 8
-"""Maximum nesting of content parts that is read. No protocol nests deeper, and a client's nesting must not exhaust the
+"""Maximum depth to which nested content parts are read. No protocol nests deeper, and a client must not exhaust the
 stack.
 """
 
 
 _shown = Repr()
-"""Formats only the beginning of a value, because a client's value may have millions of items, or be nested too deeply
-to format.
-"""
+"""Formats the beginning of a value, because a client's value may have millions of items or be nested too deeply."""
 _shown.maxstring = 60
 
 
@@ -83,8 +82,8 @@ _FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
 
 
 def truth(value: object) -> bool | None:
-    """Return a boolean as engines convert it (pydantic's lax mode), which also accepts 0, 1 and words such as "true";
-    None for a value that they refuse.
+    """Return a boolean, converted as engines do (pydantic's lax mode): 0, 1 and words such as "true" are accepted too.
+    None for a value that engines refuse.
     """
     if isinstance(value, bool) or value is None:
         return bool(value)
@@ -95,14 +94,14 @@ def truth(value: object) -> bool | None:
 
 
 def bad_field(field: str, value: object, remedy: str) -> BadRequest:
-    """Return a 400 that names the field, its value and a remedy; a value of None means that the field is missing."""
+    """Return a 400 that names the field, its value and a remedy. If `value` is None, the field is missing."""
     if value is None:
         return BadRequest(400, "missing_field", f"{field}: is missing; {remedy}", field)
     return BadRequest(400, "invalid_field", f"{field}: {_shown.repr(value)[:60]} cannot be used; {remedy}", field)
 
 
 def chat_prompt(document: Document) -> Prompt:
-    """Return the prompt of a chat: its messages, after everything that its template renders before them (see
+    """Return the prompt of a chat: everything that a template renders before the messages, and then the messages (see
     `rendered_chats`).
     """
     messages = _listed("messages", document.get("messages"), "messages")
@@ -114,7 +113,7 @@ def chat_prompt(document: Document) -> Prompt:
 
 
 def batch_prompt(document: Document) -> Prompt:
-    """Return the prompt of a batch: the concatenation of its conversations."""
+    """Return the prompt of a batch, which consists of all its conversations in order."""
     into = Pieces()
     kinds = 0
     for index, conversation in enumerate(_listed("messages", document.get("messages"), "conversations")):
@@ -125,8 +124,8 @@ def batch_prompt(document: Document) -> Prompt:
 
 
 def completion_prompt(document: Document) -> Prompt:
-    """Return the prompt from `prompt` (text, texts or token ids), and from `suffix`, the text that follows the answer.
-    Prompt embeddings count as media.
+    """Return the prompt of a completion: `prompt` (text, texts or token ids), and then `suffix`, the text that shall
+    follow the answer. Prompt embeddings count as media.
     """
     embeds = document.get("prompt_embeds")
     if document.get("prompt") is None and embeds is not None:
@@ -140,8 +139,8 @@ def completion_prompt(document: Document) -> Prompt:
 
 
 def embedding_prompt(document: Document) -> Prompt:
-    """Return the prompt from `input` (text, texts, token ids or messages), or from `messages`, which engines accept
-    too.
+    """Return the prompt of a request for embeddings: `input` (text, texts, token ids or messages), or `messages`, which
+    engines accept too.
     """
     given = document.get("input")
     messages = document.get("messages") if given is None else given
@@ -155,7 +154,9 @@ def embedding_prompt(document: Document) -> Prompt:
 
 
 def responses_prompt(document: Document) -> Prompt:
-    """Return the prompt from `instructions` as the system's text, then `input`: a text or a list of items."""
+    """Return the prompt of a response: `instructions` as the system's text, and then `input`, which is a text or a list
+    of items.
+    """
     if document.get("input") is None:
         raise bad_field("input", None, "give a text or a list of items")
     chat = chat_of_response(document)
@@ -168,7 +169,7 @@ def responses_prompt(document: Document) -> Prompt:
 
 
 def anthropic_prompt(document: Document) -> Prompt:
-    """Return the prompt from `system` (a text or blocks), then the contents of `messages`."""
+    """Return the prompt of a request in Anthropic's protocol: `system` (a text or blocks), and then `messages`."""
     _listed("messages", document.get("messages"), "messages")
     chat = chat_of_messages(document, anthropic_tools=True)
     into = Pieces()
@@ -177,9 +178,10 @@ def anthropic_prompt(document: Document) -> Prompt:
 
 
 def invocation_prompt(document: Document) -> Prompt:
-    """Return the prompt of a request on SageMaker's single path. The kind of document is recognised by its fields, in
-    vLLM's order: a chat, a completion, an embedding or a classification; otherwise a ranking, scores or a pooling, or a
-    document of a kind that only the engine knows.
+    """Return the prompt of a request on SageMaker's single path.
+
+    The fields show the kind of document, in vLLM's order: a chat, a completion, an embedding or a classification;
+    otherwise a ranking, scores, a pooling, or a document of a kind that only the engine knows.
     """
     if document.get("messages") is not None:
         return chat_prompt(document)
@@ -189,20 +191,20 @@ def invocation_prompt(document: Document) -> Prompt:
 
 
 def is_completion(reader: PromptReader, document: Document) -> bool:
-    """Return whether this reader takes the document for a completion, which may have several prompts."""
+    """Return whether this reader treats the document as a completion, which may have several prompts."""
     if reader is not invocation_prompt:
         return reader is completion_prompt
     return document.get("messages") is None and (document.get("prompt") is not None or document.get("prompt_embeds") is not None)
 
 
 def no_prompt(document: Document) -> Prompt:
-    """Return an empty prompt, for requests that are not routed by their text."""
+    """Return an empty prompt, because the request is not routed by its text."""
     return _NO_PROMPT
 
 
 def texts_of(*fields: str) -> PromptReader:
-    """Return a reader that joins the texts of these fields; missing fields are skipped. `messages` is read as a chat,
-    `images` as one medium in each text.
+    """Return a reader that joins the texts of these fields; missing fields are skipped. It reads `messages` as a chat,
+    and each item of `images` as a medium.
     """
 
     def read(document: Document) -> Prompt:
@@ -222,7 +224,7 @@ def texts_of(*fields: str) -> PromptReader:
 
 
 SCORED = ("text_1", "queries", "data_1", "text_2", "documents", "items", "data_2")
-"""The fields with the texts to score; a request has two of these fields."""
+"""The fields that may have the texts to score. A request has two of them."""
 
 _pooled_prompt = texts_of("query", *SCORED, "data")
 _NO_PROMPT = Prompt(())
@@ -235,8 +237,8 @@ def _embedded(embeds: object) -> bytes:
 
 
 def _root(document: Document) -> bytes:
-    """Return the values that add no bytes to the prompt but change all of its tokens: fields of `ROOTS` whose value is
-    not the default.
+    """Return the values that add no bytes to the prompt but change all its tokens: the fields of `ROOTS` that differ
+    from their default. Empty if there are none.
     """
     if _ROOTS.isdisjoint(document):
         return b""
@@ -251,7 +253,7 @@ def _listed(field: str, value: object, items: str) -> list[Any]:
 
 
 def _collect(value: object, into: Pieces, depth: int) -> int:
-    """Append the texts and media of a value to `into`. Return the flags of its contents besides plain text (`TOOLS`,
+    """Append the texts and media in a value to `into`. Return the flags of its contents besides plain text (`TOOLS`,
     `MEDIA`).
     """
     kinds = 0
@@ -271,8 +273,8 @@ def _collect(value: object, into: Pieces, depth: int) -> int:
 
 
 def _input_bytes(field: str, value: object) -> bytes:
-    """Return the bytes of a string, strings, token ids, lists of token ids or objects with texts; a token id counts as
-    4 bytes.
+    """Return the bytes of an input: a string, strings, token ids, lists of token ids, or objects with texts. A token id
+    has 4 bytes.
     """
     if isinstance(value, str):
         return value.encode()

@@ -1,15 +1,16 @@
 """Converts a chat to the bytes that routing compares: everything that an engine's template renders, in the order of
 templates, and nothing else.
 
-No template is applied. Routing only needs one property: the common beginning of two prompts' bytes must be exactly as
-long as the common beginning of their tokens. So the order is that of the templates of Qwen, Llama and Hermes, which put
-tools before the system text:
+No template is applied, because routing needs only one property: the common beginning of two prompts' bytes must end
+where the common beginning of their tokens ends. So the order is the order of the templates of Qwen, Llama and Hermes,
+which put tools before the system text:
 
     template arguments, tools, documents, system text and messages; each message: thoughts, content, tool calls
 
-Marks that no text can contain (their first byte does not occur in UTF-8) separate these parts, so different chats have
-different bytes. The bytes of a continued chat begin with all bytes of the earlier chat. Ids of tool calls have no
-bytes: most templates do not render them (Mistral's and Kimi K2's do), and within a conversation they never change.
+These parts are separated by marks, whose first byte does not occur in UTF-8. So no text can contain a mark, and
+different chats have different bytes. The bytes of a continued chat begin with all bytes of the earlier chat. Ids of
+tool calls have no bytes, because most templates do not render them (Mistral's and Kimi K2's do), and because they never
+change within a conversation.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from fairlead_router.protocols.media import medium
 Chat = Mapping[str, Any]
 
 TOOLS, MEDIA = 1, 2
-"""Flags of a chat's contents besides plain text. The size of a token is measured separately for each combination
+"""Flags of a chat's contents besides plain text. The bytes per token are measured separately for each combination
 (`gateway.routed_requests`).
 """
 
 _NEXT_PART = b"\xfd"
-"""A mark between the parts of a message's content."""
+"""The mark between two parts of a message's content."""
 
 MOST_MEDIA_BYTES = 4 * 1024 * 1024
-"""Maximum number of bytes that represent the media of one prompt (a million tokens). The limit is necessary because a
-few bytes of a body can refer to a video with very many tokens.
+"""Maximum number of bytes that stand for the media of one prompt, which is a million tokens. The limit is needed
+because a few bytes of a body can refer to a video with very many tokens.
 """
 
 
@@ -48,8 +49,8 @@ class Pieces(list[bytes]):
     _media_left = MOST_MEDIA_BYTES
 
     def stand_in(self, part: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Return the modality of a medium and the bytes that represent it. When the media of the prompt have reached
-        their maximum, these bytes are only the hash.
+        """Return the modality of a medium, and the bytes that stand for it. If the media of the prompt have used up
+        MOST_MEDIA_BYTES, the bytes are only the hash.
         """
         modality, found = medium(part, self._media_left)
         self._media_left = max(0, self._media_left - len(found))
@@ -57,7 +58,7 @@ class Pieces(list[bytes]):
 
 
 def mark(word: str) -> bytes:
-    """Return the mark at the beginning of a part of a chat; `word` is a role or the type of the part."""
+    """Return the mark at the beginning of a part of a chat. `word` is a role or the type of the part."""
     return b"\xff%s\xfe" % word.encode()
 
 
@@ -73,7 +74,9 @@ _BEFORE = frozenset({*_TEMPLATE_ARGUMENTS, "tools", "documents"})
 _AFTER = frozenset({"add_generation_prompt", "continue_final_message"})
 
 _FIELDS = frozenset({"name", "task", "tools"})
-"""The fields of a message that templates get in addition to its content. A tool's name is known from the tool call."""
+"""Fields of a message that templates get in addition to its content. A tool's message needs none of them, because the
+tool call has the tool's name.
+"""
 
 _TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal", "thinking": "thinking"}
 """Types of content parts that are text, each with the name of its text field."""
@@ -81,7 +84,7 @@ _TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "re
 
 def render_chat(chat: Chat, messages: list[Any], into: Pieces, *, generates: bool = True) -> int:
     """Append the bytes of a chat to `into`. Return the flags of the chat's contents besides plain text: `TOOLS`,
-    `MEDIA`, both or 0. `generates`: the default of `add_generation_prompt`.
+    `MEDIA`, both or 0. `generates`: the default value of `add_generation_prompt`.
     """
     kinds = 0 if _BEFORE.isdisjoint(chat) else _render_before(chat, into)
     plain = _PLAIN
@@ -106,7 +109,9 @@ def render_chat(chat: Chat, messages: list[Any], into: Pieces, *, generates: boo
 
 
 def _render_before(chat: Chat, into: Pieces) -> int:
-    """Append everything that is rendered before the messages. Return the flags of its contents besides plain text."""
+    """Append everything that is rendered before the messages to `into`. Return the flags of its contents besides plain
+    text.
+    """
     arguments = {field: value for field in _TEMPLATE_ARGUMENTS if (value := chat.get(field))}
     if arguments:
         into += (_ARGUMENTS, canonical_json(arguments))
@@ -126,7 +131,7 @@ def _render_before(chat: Chat, into: Pieces) -> int:
 
 
 def _declarations(tools: list[Any]) -> bytes:
-    """Return the declarations of tools as templates get them. They are cached by the hash of the client's tools,
+    """Return the declarations of tools as templates get them. The results are cached by the hash of the client's tools,
     because agents send tens of kB of the same tools with every request.
     """
     given = canonical_json(tools)
@@ -143,12 +148,12 @@ def _declarations(tools: list[Any]) -> bytes:
 
 _MOST_REMEMBERED, _LARGEST_REMEMBERED = 64, 256 * 1024
 _declarations_known: dict[bytes, bytes] = {}
-"""The cached declarations by hash, the newest last."""
+"""The cached declarations by hash. The most recently used one comes last."""
 
 
 def _declared(tool: object) -> object:
-    """Return the part of a tool's declaration that a template gets, from a chat's or Anthropic's form, with its fields
-    in the engine's order; schemas keep their own order.
+    """Return the part of a tool's declaration that a template gets. `tool` has the form of a chat or of Anthropic's
+    protocol. The fields are in the engine's order; a schema keeps its own order.
     """
     if not isinstance(tool, dict):
         return tool
@@ -209,8 +214,8 @@ def _render_parts(parts: list[Any], into: Pieces, between: bytes, *, is_system: 
 
 
 def _part(part: object, into: Pieces, *, is_system: bool) -> tuple[bytes | None, int]:
-    """Return the bytes of one content part (a text or an object; None if it has no bytes), and the flags of its
-    contents besides plain text.
+    """Return the bytes of one content part (a text or an object), and the flags of its contents besides plain text. The
+    bytes are None if the part adds none.
     """
     if isinstance(part, str):
         text: object = part
@@ -253,8 +258,8 @@ def _render_calls(message: Chat, into: Pieces) -> int:
 
 
 def _parsed(arguments: str) -> bytes:
-    """Return the arguments of a tool call as templates get them: as a decoded object, so that its JSON formatting does
-    not matter.
+    """Return the arguments of a tool call as templates get them: decoded and encoded again, so that the formatting of
+    the JSON does not matter.
     """
     return _short(arguments) if len(arguments) <= _SHORT else _object(arguments)
 
@@ -276,7 +281,9 @@ def _object(arguments: str) -> bytes:
 
 
 _short = lru_cache(maxsize=4096)(_object)
-"""Caches the encoded short objects of tool calls, because a conversation sends them again with each turn."""
+"""Caches the results of `_object` for short arguments, because a conversation sends its tool calls again with each
+turn.
+"""
 
 _PASSING = frozenset({"id", "status", "cache_control"})
 
@@ -286,8 +293,8 @@ def _lasting(item: Chat) -> Chat:
 
 
 def settled(text: str) -> str:
-    """Return a system text without the parts that clients change with every request: an attribution line at its
-    beginning, and the numbers of dates, times and remaining budgets in its last lines.
+    """Return a system text without the parts that clients change with every request. These are an attribution line at
+    the beginning, and the numbers in dates, times and remaining budgets in the last lines.
     """
     text = without_billing(text)
     tail = text[-_TAIL:]
@@ -297,7 +304,7 @@ def settled(text: str) -> str:
 
 _TAIL = 240
 _MOST_MOVING = 4
-"""Number of lines at the end of a text that are checked for changing numbers, besides empty lines and closing tags."""
+"""Maximum number of lines at the end of a text that are checked for changing numbers."""
 _CLOSING = re.compile(r"</[\w:.-]{1,60}>\s*")
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
 _WHEN = re.compile(
@@ -313,7 +320,7 @@ _FIGURES = re.compile(rf"\b{_MONTH}(?= ?\d)|(?<=\d )\b{_MONTH}|\b(?:mon|tues|wed
 
 @lru_cache(maxsize=2048)
 def _still(tail: str) -> str:
-    """Return the end of a system text without the numbers that change with every request."""
+    """Return the end of a system text in which the numbers that change with every request are replaced by 0."""
     at = len(tail)
     still = tail
     for _ in range(_MOST_MOVING):

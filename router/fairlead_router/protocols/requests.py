@@ -1,4 +1,4 @@
-"""Parses requests: checks fields, extracts the prompt for routing, and builds the headers for an engine."""
+"""Parses requests: checks fields, makes the prompt for routing, and builds the headers for an engine."""
 
 from __future__ import annotations
 
@@ -30,11 +30,8 @@ _RESPONSES: Final = Dialect.RESPONSES
 class ParsedRequest:
     """The parts of a request that routing and proxying need.
 
-    `body`: the body in UTF-8.
-    `document`: the decoded body.
-    `prompt`: the canonical bytes.
-    `model`: the requested model; None leaves the choice to the engine.
-    `answers`: the number of requested answers.
+    `body`: the body in UTF-8. `document`: the decoded body. `prompt`: the canonical prompt. `model`: the requested
+    model; None = the request names no model. `answers`: the number of requested answers.
     """
 
     __slots__ = ("answers", "body", "document", "include_usage", "max_output_tokens", "model", "prompt", "stream")
@@ -60,12 +57,12 @@ class ParsedRequest:
         )
 
     def renamed(self, model: str) -> bytes:
-        """Return the body with the engine's name of the model in place of the client's; nothing else changes."""
+        """Return the body with `model` in place of the client's name of the model. All other bytes stay the same."""
         return edited(self.body, self.document, {"model": model})
 
 
 def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
-    """Parse the request in a body. Raises BadRequest (400), which names the invalid field."""
+    """Return the parsed request in a body. Raises BadRequest, which names the invalid field."""
     if len(body) > MANY_BYTES:
         _refuse_many_values(body)
     try:
@@ -84,9 +81,9 @@ def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
 
 MANY_BYTES = 4 * 1024 * 1024
 MOST_VALUES = 1_500_000
-"""Maximum number of JSON values (objects, lists and their members) in a large body. Decoded, they take up to thirty
-times the body's bytes: a body of 32 MiB would take all the memory of a router. A prompt of a million token ids has a
-million values.
+"""Maximum number of JSON values (objects, lists and their members) in a large body. Decoded values take up to thirty
+times the bytes of the body, so a body of 32 MiB could take all the memory of a router. A prompt of a million token ids
+has a million values.
 """
 
 
@@ -98,14 +95,17 @@ def _refuse_many_values(body: bytes) -> None:
 
 
 DEEPEST_BODY = 254
-"""Maximum nesting of objects and lists in a body. Clients nest far less, and engines' parsers have limits of their own.
+"""Maximum depth of nested objects and lists in a body. Clients nest far less, and engines' parsers have limits of their
+own.
 
-The depth is measured only in bodies with rows of closing brackets: measuring each body would cost as much as decoding
-it.
+The depth is measured only in bodies with rows of closing brackets, because measuring it in each body would cost as much
+as decoding.
 """
 _ROWS = (b"]" * 200, b"}" * 200, b"]}" * 100)
 _APART = 66
-"""Distance in bytes at which a body is sampled: three samples of each of these rows are the same bracket."""
+"""Distance in bytes between the samples that are taken of a body. A row of `_ROWS` has at least three samples, which
+are the same bracket.
+"""
 
 
 def _may_nest_deeply(body: bytes) -> bool:
@@ -131,16 +131,19 @@ _NO_NUMBER = re.compile(
     rb"|(?<![0-9.eE+-])-?(?:(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+[eE][+-]?[0-9]++|[1-9][0-9]{299,}+(?:\.[0-9]++)?+)",
     re.DOTALL,
 )
-"""Matches a string, NaN or Infinity, or a number that may be too large for a double: one with an exponent or 300
-digits. Each number is tried only at its beginning, and each string is matched to its end; otherwise the time could grow
-with the square of the body's length.
+"""Matches a string, NaN, Infinity, or a number that may be too large for a double: it has an exponent or 300 digits.
+
+Each number is tried only at its beginning, and each string is matched to its end. Otherwise the time could grow with
+the square of the body's length.
 """
 
 
 def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, object]:
-    """Parse JSON that Python's reader, and so an engine, accepts although the standard does not allow it: UTF-8 with a
-    byte order mark, UTF-16, UTF-32, NaN, Infinity and numbers larger than a double. Return the body in UTF-8 and the
-    decoded document, in which NaN, Infinity and such numbers are None. Raises BadRequest for anything else.
+    """Return the body in UTF-8, and the decoded document. Raises BadRequest if the body is not JSON.
+
+    It accepts JSON that Python's reader, and therefore an engine, accepts against the standard: UTF-8 with a byte order
+    mark, UTF-16, UTF-32, NaN, Infinity, and numbers that are too large for a double. In the document, NaN, Infinity and
+    such numbers are None.
     """
     try:
         if (encoding := json.detect_encoding(body)) != "utf-8":
@@ -154,20 +157,20 @@ def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, 
 
 
 def _readable(found: re.Match[bytes]) -> bytes:
-    """Return the matched text, or null in place of a number that is not a finite double."""
+    """Return the matched text if it is a string or a finite number; otherwise null."""
     text = found[0]
     return text if text[:1] == b'"' or (text[-1:].isdigit() and isfinite(float(text))) else b"null"
 
 
 _WHOLE = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?", re.ASCII)
 _LARGEST = 2**53
-"""Largest limit of an answer's tokens; a larger limit is reduced to this one. Engines have no maximum, and every
+"""Maximum limit of an answer's tokens; a larger limit is reduced to this number. Engines have no maximum, and every
 model's context length is far below it.
 """
 
 
 def _flag(field: str, value: object) -> bool:
-    """Return a boolean as engines convert it. Raises BadRequest for a value that they refuse."""
+    """Return a boolean, converted as engines do. Raises BadRequest for a value that engines refuse."""
     found = truth(value)
     if found is None:
         raise bad_field(field, value, "use true or false")
@@ -175,8 +178,8 @@ def _flag(field: str, value: object) -> bool:
 
 
 def _limit(document: Document, endpoint: Endpoint) -> int:
-    """Return the limit of an answer's tokens, from the field of the protocol; 0 = no limit. It is converted to an
-    integer as in engines (pydantic's lax mode), which also accept 100.0 and "100".
+    """Return the limit of an answer's tokens, from the protocol's field; 0 = no limit. The value is converted to an
+    integer as engines do (pydantic's lax mode), which also accept 100.0 and "100". Raises BadRequest for other values.
     """
     dialect = endpoint.dialect
     field = "max_output_tokens" if dialect is _RESPONSES else "max_tokens"
@@ -195,9 +198,10 @@ _ASKS_FOR_MORE = frozenset({"n", "best_of", "prompt"})
 
 
 def _answers(document: Document, endpoint: Endpoint, *, stream: bool) -> int:
-    """Return the number of answers that the request asks for: `n` for each prompt, in the protocols that have it; a
-    chat has one prompt. A value that engines refuse counts as 1. With `best_of`, an answer cannot be streamed, so for a
-    `stream` only `n` counts.
+    """Return the number of answers that the request asks for: `n` for each prompt, in protocols with `n`. A chat has
+    one prompt.
+
+    A value that engines refuse counts as 1. `best_of` counts too, except for a `stream`, because it cannot be streamed.
     """
     if not endpoint.several and not (endpoint.streams and endpoint.dialect is Dialect.OPENAI):
         return 1
@@ -227,35 +231,36 @@ SYSTEM_HEADERS = frozenset(
         b"x-worker-instance-id", b"x-prefill-instance-id", b"x-prefill-dp-rank", b"x-dynamo-routing-mode",
     }
 )  # fmt: skip
-"""Headers of a client that are never forwarded to an engine, by this router or by a proxy: only Fairlead and side-cars
-may set them.
+"""Headers of a client that no engine gets, neither from this router nor from a proxy, because only Fairlead and
+side-cars may set them.
 """
 
 OVERRIDE_PREFIX = b"x-override-"
-"""An SGLang may take fields of the body from headers with this prefix: the address of a peer, a rank, a priority."""
+"""The prefix of headers from which an SGLang may take fields of the body: the address of a peer, a rank, a priority."""
 SYSTEM_PREFIXES = (b"x-fairlead-", OVERRIDE_PREFIX)
-"""Headers whose names begin so are treated as `SYSTEM_HEADERS`."""
+"""Prefixes of further headers that are treated like `SYSTEM_HEADERS`."""
 
 _LONGEST_ID = 256
 
 
 def is_shown_id(request_id: str) -> bool:
-    """Return whether a client's request id is used in the response: only if it is short and printable."""
+    """Return whether a client's request id may be used in the response, because it is short and printable."""
     return 0 < len(request_id) <= _LONGEST_ID and request_id.isascii() and request_id.isprintable()
 
 
 RANK_HEADER = b"x-data-parallel-rank"
-"""The header by which a request names its data-parallel rank to vLLM and SGLang, in place of their own balancing."""
+"""The header that names the data-parallel rank for a request. vLLM and SGLang then do not balance between ranks
+themselves.
+"""
 
 ADAPTER_HEADER = b"x-amzn-sagemaker-adapter-identifier"
-"""A header whose value a vLLM uses on `/invocations` instead of the body's `model`. It is not passed on, because the
-request would reach a model or adapter that the gateway has not chosen, and that the client's key may not be allowed to
-use.
+"""A header whose value vLLM uses on `/invocations` instead of the body's `model`. It is refused, because the request
+would reach a model or adapter that the gateway has not chosen and that the client's key may not open.
 """
 
 
 def refused_adapter_header() -> BadRequest:
-    """Return the 400 for a request that names its adapter in `ADAPTER_HEADER`."""
+    """Return the 400 for a request that names an adapter in `ADAPTER_HEADER`."""
     name = ADAPTER_HEADER.decode()
     return BadRequest(400, "invalid_field", f"{name}: only the body's `model` names a model or adapter; name it there", name)
 
@@ -269,11 +274,11 @@ LONGEST_KNOWN = 64
 
 
 def is_credential(name: bytes) -> bool:
-    """Return whether a header of this lower-case name holds a credential of its client, for this gateway or another
+    """Return whether a header with this lower-case name has a credential of the client, for this gateway or for another
     system.
 
-    Such headers are sent to engines only if the pool's spec allows it. They are recognised by the ends of their names,
-    because each product has its own: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`,
+    Engines get such headers only if the pool's spec allows it. They are recognised by the ends of their names, because
+    each product has its own name: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`,
     `x-forwarded-access-token` …
     """
     return _CREDENTIAL.search(name, max(0, len(name) - LONGEST_KNOWN)) is not None
@@ -291,7 +296,7 @@ _PASSED, _CREDENTIALS, _DROPPED, _READ = range(4)
 
 @lru_cache(maxsize=1024)
 def _fate(name: bytes) -> int:
-    """Return the treatment of a client's header; `_READ` means that the router reads the header and does not pass it
+    """Return the treatment of a client's header by its name. `_READ`: the router reads the header and does not pass it
     on.
     """
     if name in (b"connection", b"x-request-id", ADAPTER_HEADER):
@@ -304,12 +309,12 @@ def _fate(name: bytes) -> int:
 def forwarded_headers(
     headers: Iterable[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool = False
 ) -> tuple[bytes, dict[bytes, bytes] | None]:
-    """Return the header block for the engine, and the headers that may name a session (None if there are none). Header
-    names must be lower case.
+    """Return the header lines for the engine, and the headers that may name a session (None if there are none). Header
+    names must be in lower case.
 
-    The client's credentials are for this gateway; they are included only with `credentials`. The first of several
-    headers with one name counts. Raises BadRequest for a request id with the address of a peer of the engine, and for
-    `ADAPTER_HEADER`.
+    `credentials`: whether the client's credentials, which are for this gateway, are included. If a header that may name
+    the session occurs several times, the first value counts. Raises BadRequest for a request id with the address of a
+    peer of the engine, and for `ADAPTER_HEADER`.
     """
     most = _CREDENTIALS if credentials else _PASSED
     kept: list[tuple[bytes, bytes]] = []
@@ -337,8 +342,8 @@ def forwarded_headers(
 
 
 class KnownHeaders:
-    """The result of `forwarded_headers` for the last request on a connection. Most clients send the same headers with
-    each request, except for the length of the body, which is not passed on to engines.
+    """Caches the result of `forwarded_headers` for the last request on a connection. Most clients send the same headers
+    with each request, except for the length of the body, which is not passed on.
     """
 
     __slots__ = ("_after", "_before", "_for", "_found")
@@ -348,18 +353,18 @@ class KnownHeaders:
 
     def _forget(self) -> None:
         self._before: list[tuple[bytes, bytes]] = []
-        """The headers before and after the header with the body's length. Without that header, the first list has all
-        headers.
+        """The headers before the header with the body's length; `_after` has the headers after it. Without such a
+        header, `_before` has all headers.
         """
         self._after: list[tuple[bytes, bytes]] = []
         self._for = (b"", False)
         self._found: tuple[bytes, dict[bytes, bytes] | None] = (b"", None)
-        """The result of `forwarded_headers` for a request without headers."""
+        """The cached result of `forwarded_headers`; at first the result for a request without headers."""
 
     def forwarded(
         self, headers: list[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool
     ) -> tuple[bytes, Mapping[bytes, bytes] | None]:
-        """Return the result of `forwarded_headers`; raise the same errors."""
+        """Return the result of `forwarded_headers`, from the cache if possible. Raises the same errors."""
         before, wanted = self._before, (session_header, credentials)
         at = len(before)
         known = headers[:at] == before and headers[at + 1 :] == self._after and (len(headers) == at or headers[at][0] == _LENGTH)
@@ -377,11 +382,13 @@ class KnownHeaders:
 
 _LENGTH = b"content-length"
 MOST_REMEMBERED = 8192
-"""Maximum number of bytes of headers, forwarded or not, that are kept until a connection's next request."""
+"""Maximum number of bytes of a request's headers that are kept until the connection's next request."""
 
 
 def _without_keys(query: bytes) -> bytes:
-    """Return a query without parameters that hold a credential of the client: engines write targets to their logs."""
+    """Return a query without the parameters that have a credential of the client, because engines write targets to
+    their logs.
+    """
     kept = []
     for parameter in query.split(b"&"):
         name = unquote_to_bytes(parameter.partition(b"=")[0]).lower()
@@ -391,9 +398,9 @@ def _without_keys(query: bytes) -> bytes:
 
 
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:
-    """Return the request line and headers for an engine, without `host` and without the final empty line.
+    """Return the request line and the headers for an engine, without `host` and the final empty line.
 
-    `length`: the body's length in bytes; None = there is no body, or it is `chunked`.
+    `length`: the number of bytes of the body; None = there is no body, or the body is `chunked`.
     """
     query: bytes = scope["query_string"]
     if query:

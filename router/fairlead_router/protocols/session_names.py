@@ -1,11 +1,11 @@
-"""The session of a request, by the names that clients give their conversations: which headers and fields are used, and
-in which order.
+"""Finds the session of a request by the names that clients give their conversations, from headers and fields in a fixed
+order.
 
-`SOURCES` is the only list. The first source with a usable name gives the session. If that name turns out to be shared
-by several conversations (`fairlead.routing.knowledge.shared_names`), the names in later sources are used instead. The
-last resort is the beginning of the conversation itself. docs/gateway.md has the same list for users.
+`SOURCES` is the only list of them. The first source with a usable name gives the session. If several conversations turn
+out to share that name (`fairlead.routing.knowledge.shared_names`), the names in later sources are used instead, and at
+last the beginning of the conversation. docs/gateway.md has the same list for users.
 
-Values are opaque: an instance's address in a value is never trusted.
+Values are opaque: an address of an instance in a value is never trusted.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ POOL_HEADER_PLACE = "the pool's session header"
 class Source:
     """A header or field of a request that may name its session.
 
-    `place`: a header name in lower case, or the path of a body field with dots.
-    `within`: a further header that distinguishes the agents of one session.
-    `who`: the clients that send it, and where that is documented.
+    `place`: a header name in lower case, or the path of a body field with dots. `within`: a further header, whose value
+    distinguishes the agents of one session. `who`: the clients that send it, and the place where this is documented.
     """
 
     place: str
@@ -38,7 +37,7 @@ class Source:
     is_header: bool = False
     within: str = ""
     embedded: bool = False
-    """Whether the session's name is only a part of the value; a value without such a part names no session."""
+    """Whether the session's name is only a part of the value. A value without this part names no session."""
 
 
 def _header(place: str, who: str, within: str = "") -> Source:
@@ -81,27 +80,27 @@ SOURCES = (
     Source("user", "OpenAI: the end user, before `safety_identifier` and `prompt_cache_key`"),
     Source("metadata.user_id", "Anthropic: the end user"),
 )
-"""All sources of a session's name, in order of precedence."""
+"""All sources of a session's name, in the order of their precedence."""
 
 LONGEST_NAME = 200
-"""Maximum number of characters of a session name that is stored and shown unchanged."""
+"""Maximum number of characters of a session name. A longer name is replaced by its hash."""
 
 MOST_NAMES = 4
-"""Maximum number of session names that are kept of one request."""
+"""Maximum number of session names of one request that are kept."""
 
 _FIELDS = tuple(source for source in SOURCES if not source.is_header)
 _NAMED_HEADERS = tuple((source.place.encode(), source.within.encode()) for source in SOURCES if source.is_header)[1:]
-"""All headers of `SOURCES` except the pool's own, each with its `within` header."""
+"""All headers of `SOURCES` except the pool's own header, each with its `within` header."""
 SESSION_HEADERS = frozenset(name for pair in _NAMED_HEADERS for name in pair if name) | LINEAGE_HEADERS
-"""All headers that may name a session or its relations, except the pool's own."""
+"""All headers that may name a session or its relations, except the pool's own header."""
 _PATHS = tuple((source, source.place.split(".")[0], tuple(source.place.split(".")[1:]) or ("id",)) for source in _FIELDS)
-"""Each source in the body, with the top-level field and the fields within it. If the field may be an object, the name
-is in its field `id`.
+"""Each source in the body, with its top-level field and the fields inside it. If a source has only a top-level field,
+the name may also be in that field's `id`.
 """
 _TOP_FIELDS = frozenset(top for _, top, _ in _PATHS)
 
 _CREDENTIAL = re.compile(r"(?i)(?:bearer|basic)\s|sk-|eyJ[\w-]+\.|gh[a-z]_|github_pat_|glpat-|hf_|xox[a-z]-|AKIA|AIza")
-"""Matches the beginning of a key or token; some clients put their key into the field for a user's name."""
+"""Matches the beginning of a key or token, because some clients put their key into the field for a user's name."""
 
 _CLAUDE_SESSION = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
 """Matches the session in user ids of older versions of Claude Code: user_<hash>_account_<uuid>_session_<uuid>."""
@@ -110,14 +109,13 @@ _CLAUDE_SESSION = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
 def session_names(
     headers: Mapping[bytes, bytes] | None, pool_header: bytes, document: Document, previous: str | None = None, tenant: str = ""
 ) -> tuple[str, ...]:
-    """Return the usable names of a request's session in the order of `SOURCES`, without duplicates. Each is the
+    """Return the usable names of a request's session in the order of `SOURCES`, without duplicates. Each name is the
     identity of a session of the tenant (`fairlead.session_identities`).
 
-    `headers`: the request's headers that may name the session.
-    `pool_header`: the name of the pool's own header.
-    `previous`: the session of the stored response that the request continues, or that response's id.
+    `headers`: the request's headers that may name the session. `pool_header`: the name of the pool's own header.
+    `previous`: the session of the stored response that the request continues, or the id of that response.
 
-    A header or field without a usable name is ignored; it is not a reason to refuse the request.
+    A header or field without a usable name is ignored; the request is not refused because of it.
     """
     if not headers and _TOP_FIELDS.isdisjoint(document):
         return ()
@@ -159,8 +157,8 @@ def _raw_names(headers: Mapping[bytes, bytes] | None, pool_header: bytes, docume
 
 
 def _embedded_session(user: str) -> str:
-    """Return the session in a user id of Claude Code: JSON with `session_id`, or a text that ends in `_session_<uuid>`;
-    "" if there is none.
+    """Return the session in a user id of Claude Code, which is JSON with `session_id` or a text that ends in
+    `_session_<uuid>`. Return "" if there is none.
     """
     if user.startswith("{"):
         try:
@@ -174,9 +172,10 @@ def _embedded_session(user: str) -> str:
 
 
 def session_name(raw: str, tenant: str = "") -> str:
-    """Return the identity of the tenant's session with this name, safe to store and show: a name that is long, not
-    printable, or possibly a secret is replaced by its hash. Without a tenant, so is a name that looks like the identity
-    of a tenant's session. Return "" for a blank name.
+    """Return the identity of the tenant's session with this name, which is safe to store and show; "" for a blank name.
+
+    A name that is too long, not printable, or possibly a secret is replaced by its hash. Without a tenant, a name that
+    looks like the identity of a tenant's session is replaced too.
     """
     name = raw.strip()
     if tenant:
@@ -196,11 +195,11 @@ def _hashed(raw: str) -> str:
 
 
 def beginning(document: Document, seed: int) -> int:
-    """Return a hash of the beginning of the conversation: of the user's texts before the first answer, which every turn
-    repeats. Return 0 if there are none, or if the beginning is stored only at the engine.
+    """Return a hash of the beginning of the conversation: the user's texts before the first answer, which every turn
+    repeats. Return 0 if there are no such texts, or if only the engine has the beginning.
 
-    System texts are left out, because some clients change them from one request to the next. `seed`: a hash of how the
-    prompt begins.
+    System texts are left out, because some clients change them from one request to the next. `seed`: a hash of the
+    beginning of the prompt.
     """
     if document.get("previous_response_id") or document.get("conversation"):
         return 0
@@ -223,8 +222,8 @@ def beginning(document: Document, seed: int) -> int:
 
 
 def _texts(content: object) -> Iterator[str]:
-    """Yield the texts of a message. The content is a string or a list of parts; some clients convert one form to the
-    other.
+    """Yield the texts of a message's content, which is a string or a list of parts. Some clients change between these
+    forms.
     """
     if isinstance(content, str):
         yield content

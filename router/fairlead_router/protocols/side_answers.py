@@ -1,4 +1,4 @@
-"""Judges answers to requests that bypass the scheduler: whether an answer with a success status is an error."""
+"""Finds errors in answers that have a success status, for requests that bypass the scheduler."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ EVENTS = b"text/event-stream"
 """The beginning of the content type of a stream of events."""
 
 LONGEST_ERROR = 64 * 1024
-"""Maximum number of bytes of an error in place of an answer; a longer document is an answer."""
+"""Maximum number of bytes of a document that may be an error. A longer document is an answer."""
 
 _BLANK = b" \t\r\n"
 _OF_ERRORS = frozenset({"error", "type", "request_id", "code", "status"})
 
 
 class SideAnswer:
-    """An answer of this content type while it passes: `feed` it every piece, then ask for its `failure`.
+    """Reads an answer with the content type `kind` while it passes. Call `feed` with each piece; then read `failure`.
 
-    An answer is one document, or a stream of events. Its format is the engine's own, so only an error is a failure.
+    An answer is one document, or a stream of events. Engines have formats of their own, so only an error is a failure.
     """
 
     __slots__ = ("_document", "_events", "_size")
@@ -26,7 +26,9 @@ class SideAnswer:
     def __init__(self, kind: bytes) -> None:
         self._events = StreamReader() if kind.startswith(EVENTS) else None
         self._document: bytearray | None = bytearray() if self._events is None else None
-        """The bytes of a document, without blanks before it; None once they cannot be an error."""
+        """The bytes of a document, without blanks at its beginning. None for a stream, and when the document cannot be
+        an error.
+        """
         self._size = 0
 
     def feed(self, piece: bytes) -> None:
@@ -41,21 +43,21 @@ class SideAnswer:
 
     @property
     def is_open(self) -> bool:
-        """Whether more of the answer must arrive before it is known that it does not begin with an error."""
+        """Whether more of the answer must arrive to see whether it begins with an error."""
         if self._events is None:
             return self._document is not None
         return not self._events.events and self._size <= LONGEST_ERROR
 
     @property
     def failure(self) -> Failure | None:
-        """The failure that the answer reports so far."""
+        """The failure that the answer has reported so far; None if there is none."""
         if self._events is not None:
             return self._events.failure
         return None if self._document is None else reported_error(bytes(self._document))
 
 
 def reported_error(body: bytes) -> Failure | None:
-    """Return the failure that a document reports instead of an answer; None for all other bytes."""
+    """Return the failure that a document reports instead of an answer; None for any other bytes."""
     document = decoded(body) if len(body) <= LONGEST_ERROR and body.lstrip(_BLANK).startswith(b"{") and b'"error"' in body else None
     if not isinstance(document, dict):
         return None

@@ -1,5 +1,4 @@
-"""Extracts from the events of a streamed answer, in each protocol: content, the answer's end, failures and token
-counts.
+"""Reads the events of a streamed answer, in each protocol: content, the end of the answer, failures and token counts.
 
 Sources: OpenAI's and Anthropic's references of streamed events, and the events that vLLM 0.32 and SGLang send for them.
 """
@@ -18,8 +17,8 @@ from fairlead_router.protocols.usages import Figures
 _OPENAI: Final = Dialect.OPENAI
 
 GAVE_UP = ("error", "abort")
-"""Finish reasons that show that the engine gave up, and not the model or the client. Engines abort their requests when
-they stop.
+"""Finish reasons that show that the engine, and not the model or the client, ended the answer. Engines abort their
+requests when they stop.
 """
 
 _LONGEST_MESSAGE = 500
@@ -41,8 +40,8 @@ _RESPONSE_TEXTS = ("text", "arguments", "refusal", "input")
 
 
 class Failure(NamedTuple):
-    """The reason why an answer with a success status is not a valid answer. `status`: the engine's own code for the
-    failure; 0 if it gives no code.
+    """The reason why an answer with a success status is not valid. `status`: the engine's own status code for the
+    failure; 0 = it has none.
     """
 
     message: str
@@ -50,7 +49,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Any) -> Failure:
-    """Return the failure described by an error object, or by a text in place of an error object."""
+    """Return the failure that an engine's error describes. The error is an object or a text."""
     if isinstance(error, dict) and isinstance(error.get("error"), dict):  # SGLang wraps Anthropic's form once more
         error = error["error"]
     if not isinstance(error, dict):
@@ -60,7 +59,7 @@ def failure_of(error: Any) -> Failure:
 
 
 def _words(value: Any) -> str:
-    """Return an engine's message in a form that is safe in a response and in a log."""
+    """Return an engine's message, shortened and in a form that is safe in a response and in a log."""
     if isinstance(value, list | dict):
         try:
             value = orjson.dumps(value)[: 4 * _LONGEST_MESSAGE].decode("utf-8", "replace")
@@ -79,31 +78,33 @@ def _status_of(code: Any, kind: Any) -> int:
 
 
 class Spoken:
-    """Collects facts from the events of one answer. `hear` reads the next event."""
+    """Collects facts from the events of one answer. Call `hear` with each event."""
 
     __slots__ = ("answers", "closed", "deltas", "done", "failure", "figures", "only_counts", "opened", "response_id", "started", "told_at")
 
     def __init__(self) -> None:
         self.answers = 1
-        """Number of answers that the request asks for. An engine may begin one when it has ended another."""
+        """Number of answers that the request asks for. An engine may begin an answer only when it has ended another
+        answer.
+        """
         self.started = False
         """Whether any generated content has arrived."""
         self.deltas = 0
         """Number of events with generated content."""
         self.done = False
-        """Whether the protocol's last event arrived."""
+        """Whether the protocol's last event has arrived."""
         self.opened: set[Any] = set()
         self.closed: set[Any] = set()
-        """The indexes of the choices that have ended with a finish reason; `opened` has the indexes of choices that
+        """Indexes of the choices that have ended with a finish reason; `opened` has the indexes of the choices that
         have begun.
         """
         self.failure: Failure | None = None
         self.figures = Figures()
         self.told_at = 0
-        """The value of `deltas` when the engine last reported its number of output tokens."""
+        """The value of `deltas` at the time at which the engine last reported its number of output tokens."""
         self.response_id: str | None = None
         self.only_counts = False
-        """Whether the last event has only the engine's token counts."""
+        """Whether the last event has nothing but the engine's token counts."""
 
     @property
     def finished(self) -> bool:
@@ -117,15 +118,15 @@ class Spoken:
 
     @property
     def is_answer(self) -> bool:
-        """Whether the answer has content, or a finish reason without content."""
+        """Whether the answer has content, or a finish reason, which makes an answer without content valid."""
         return self.started or bool(self.closed)
 
     def hear(self, name: bytes, document: Any) -> None:
-        """Read the next event: its name and its decoded data; the data are None if they are not JSON."""
+        """Read the next event: its name and its decoded data. The data are None if they are not JSON."""
         raise NotImplementedError
 
     def hear_plain(self) -> None:
-        """Read an event that has only text of the single choice. The caller counts it together with similar events."""
+        """Record an event that has only text of a single choice. The caller counts it in `deltas`."""
         self.only_counts = False
         self.started = True
         self.opened.add(0)
@@ -224,7 +225,7 @@ class SpokenMessage(Spoken):
             self.done = True
 
     def _hear_end(self, delta: Any) -> None:
-        """Read the message's stop reason. vLLM sends null if the engine, not the model, ended the message."""
+        """Read the stop reason of the message. vLLM sends null if the engine, not the model, has ended the message."""
         if isinstance(delta, dict) and "stop_reason" in delta:
             if delta["stop_reason"]:
                 self.closed.add(0)
@@ -232,7 +233,9 @@ class SpokenMessage(Spoken):
                 self.failure = self.failure or Failure("it ended without a stop_reason")
 
     def _hear_block(self, block: Any) -> None:
-        """Read the beginning of a content block. The block of a tool call has content already: the tool's name."""
+        """Read the beginning of a content block. The beginning of a tool call already counts as content, because it has
+        the tool's name.
+        """
         if isinstance(block, dict) and (block.get("text") or block.get("thinking") or block.get("name") or block.get("data")):
             self.started = True
 

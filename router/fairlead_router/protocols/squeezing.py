@@ -1,7 +1,7 @@
-"""Reduces a JSON document that is too large to buffer while it passes, so that its small fields can still be read.
+"""Reduces a JSON document that is too large to buffer, while it passes, so that its small fields can still be read.
 
-Long strings are replaced by a placeholder and nested arrays are emptied; objects, names, numbers and short strings
-stay.
+Long strings are replaced by a placeholder, and nested arrays are emptied. Objects, names, numbers and short strings are
+kept.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from typing import Any
 import orjson
 
 KEPT_BYTES = 65_536
-"""Maximum number of bytes of a reduced document; a larger one cannot be read."""
+"""Maximum number of bytes of a reduced document. A larger one cannot be read."""
 
 _LONGEST_STRING = 512
 _PLACEHOLDER = b'"..."'
 _MARK = re.compile(rb'["\[\]]')
 _INSIDE_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 _EMPTIED = re.compile(rb'(?:[^"\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\[[^"\[\]]*+\])++', re.DOTALL)
-"""Matches what is left out within an array, all together: whole strings, flat arrays and all else but brackets."""
+"""Matches the content of an emptied array up to a bracket. Flat arrays without strings inside it are matched as a
+whole.
+"""
 
 
 class Squeezed:
-    """One reduced document. Its pieces may be cut anywhere. Arrays nested deeper than `array_depth` are emptied; 0 =
-    all arrays.
+    """A document that is reduced while it passes. The document may be cut into pieces anywhere. Arrays that are nested
+    deeper than `array_depth` are emptied; 0 = all arrays.
     """
 
     __slots__ = ("_array_depth", "_arrays", "_escaped", "_in_string", "_kept", "_string")
@@ -90,11 +92,11 @@ class Squeezed:
 
     @property
     def is_open(self) -> bool:
-        """Whether the bytes so far end within a string or an array."""
+        """Whether the bytes so far end inside a string or an array."""
         return self._in_string or self._arrays > 0
 
     def document(self) -> Any:
-        """Return the reduced document, decoded; None if it is not JSON or was too large."""
+        """Return the reduced document, decoded. None if it is not JSON, or was too large."""
         try:
             return orjson.loads(self._kept)
         except orjson.JSONDecodeError:

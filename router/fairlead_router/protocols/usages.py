@@ -1,15 +1,15 @@
-"""The token counts that engines report, in an answer or its events, in each protocol's format."""
+"""Reads the token counts that engines report in an answer or its events, in the format of each protocol."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 _MOST_TOKENS = 1_000_000_000
-"""A larger token count is treated as missing."""
+"""Maximum plausible token count; a larger count is treated as missing."""
 
 
 class Usage(NamedTuple):
-    """Token counts of a request, as its engine reported them; None for a count that it did not report."""
+    """The token counts of a request. A count of the prompt that the engine did not report is None."""
 
     output_tokens: int = 0
     cached_tokens: int | None = None
@@ -25,8 +25,8 @@ _COUNTS = frozenset((*_OUTPUT, *_PROMPT, _CACHE_READ, _CACHE_WRITTEN))
 
 
 class Figures:
-    """The newest value of each token count in the usages of one answer. Anthropic's streams divide the counts between
-    two events. A zero does not replace an earlier number of output tokens, because this number cannot fall.
+    """The newest value of each token count that one answer has reported. Anthropic's streams divide the counts between
+    two events. A number of output tokens is not replaced by a later zero, because it cannot fall.
     """
 
     __slots__ = ("_counts",)
@@ -36,17 +36,17 @@ class Figures:
 
     @property
     def output_tokens(self) -> int | None:
-        """The newest number of output tokens; None if it was not reported."""
+        """The newest number of output tokens; None if no number was reported."""
         return self._counts.get("completion_tokens", self._counts.get("output_tokens"))
 
     def take(self, usage: Any) -> bool:
-        """Take over the plausible counts of a usage object. Return whether the object has the number of output
-        tokens.
-        """
+        """Take the plausible counts of a usage object. Return whether it has the number of output tokens."""
         return _take(usage, self._counts)
 
     def usage(self, output_tokens: int | None = None) -> Usage:
-        """Return the known counts; `output_tokens` replaces the engine's own count of output tokens."""
+        """Return the known counts. `output_tokens` is used instead of the engine's own count; None = the engine's own
+        count.
+        """
         return _usage(self._counts, output_tokens)
 
 

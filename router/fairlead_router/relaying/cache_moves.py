@@ -1,12 +1,13 @@
 """Copies KV blocks from one instance to another, in pools whose engines support it (`spec.engine.kvTransfer`).
 
-A copy uses the handshake of vLLM's NixlConnector with `kv_role: kv_both`, within one role. The *source* gets the
-request for one token with `do_remote_decode`, computes it from its cache and responds with the location of its blocks.
-The *target* gets the same request for one token with that response, and fetches the blocks, which are ordinary blocks
-of its prefix cache from then on. Then the target gets the client's own request unchanged, and finds the blocks cached.
-So a copy that fails or exceeds its time limit only costs time.
+A copy uses the handshake of vLLM's NixlConnector with `kv_role: kv_both`, between instances of one role. The *source*
+gets the request for one token with `do_remote_decode`, computes it from its cache and responds with the location of its
+blocks. The *target* gets the same request for one token together with that response, and fetches the blocks. They are
+then ordinary blocks of its prefix cache. At last the target gets the client's own request unchanged, and finds the
+blocks cached. So a copy that fails or exceeds its time limit costs only time.
 
-A copy needs no waiting request: `CacheMoves.move` needs a request that was sent once, and two instances.
+A copy is also possible without a waiting request. `CacheMoves.move` needs only the prompt of an earlier request, and
+two instances.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from fairlead_router.relaying.dividing import blocks_of, prefill_leg
 from fairlead_router.relaying.sending import without_credentials
 
 _ID = re.compile(rb"^(x-request-id: [^\r\n]*)", re.MULTILINE | re.IGNORECASE)
-"""Matches the header of the request id. A copy's requests have ids of their own: an engine may refuse a second request
-with the same id, and the client's own request may arrive while the engine still ends a late copy.
+"""Matches the header with the request id. A copy's requests have ids of their own, because an engine may refuse a
+second request with the same id, and the client's own request may arrive while the engine still ends a late copy.
 """
 
 logger = logging.getLogger(__name__)
 
 
 class PromptToMove(NamedTuple):
-    """The requests for one token that copy the KV blocks of a prompt. `naming`: the request by which the source names
-    the blocks. `fetching`: makes, from the source's response, the request by which the target fetches them.
+    """The two requests for one token that copy the KV blocks of a prompt. `naming`: the request with which the source
+    names the blocks. `fetching`: makes, from the source's response, the request with which the target fetches them.
     """
 
     naming: Leg
@@ -52,7 +53,7 @@ class PromptToMove(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The source's response: the location of the blocks, and the number of prompt tokens in them."""
+    """The source's response to `naming`: the location of the blocks, and the number of prompt tokens in them."""
 
     blocks: object
     tokens: int
@@ -63,7 +64,7 @@ class _Tokens(msgspec.Struct):
 
 
 class _Failed(Exception):
-    """A copy of KV blocks failed, with this `CacheFate`."""
+    """An exception: a copy of KV blocks has failed. `fate`: the result for the scheduler and the counters."""
 
     def __init__(self, fate: CacheFate, why: str) -> None:
         super().__init__(why)
@@ -87,7 +88,8 @@ class CacheMoves:
 
     async def bring(self, call: Call, pool: Pool, ticket: Ticket, dispatch: Dispatch, seconds_left: float) -> CacheTransfer:
         """Let the instance of a dispatched request fetch the blocks that the scheduler's decision assumes, before the
-        request is sent. The result is returned and reported to the scheduler; the request can be sent in any case.
+        request is sent. Report the result to the scheduler, and return it. The request can be sent even if the copy has
+        failed.
         """
         assert dispatch.transfer_from is not None
         longest = min(dispatch.longest_transfer_seconds, seconds_left)
@@ -107,11 +109,12 @@ class CacheMoves:
     async def move(
         self, pool: Pool, prompt: PromptToMove, source: str, target: str, seconds: float, *, passes: bool = False
     ) -> CacheTransfer:
-        """Copy the KV blocks of a prompt from one instance of the pool to another, within this number of seconds.
+        """Copy the KV blocks of a prompt from the instance `source` to the instance `target` of the pool, within this
+        number of seconds. Raises only CancelledError.
 
-        `passes`: the prompt's headers contain the client's credentials, if the pool passes them on. The result's
-        `tokens` are the tokens of the blocks that the source named, including blocks that the target already had.
-        Raises only CancelledError.
+        `passes`: whether the prompt's headers have the client's credentials, if the pool passes credentials. The
+        result's `tokens` are the tokens in the blocks that the source named, including blocks that the target already
+        had.
         """
         began = self._now()
         fate, tokens, why = CacheFate.MOVED, 0, ""
@@ -135,8 +138,8 @@ class CacheMoves:
 
     @asynccontextmanager
     async def _in_flight(self, pool: Pool, *instances: str) -> AsyncIterator[None]:
-        """Count the copy as a request in flight at both instances, so that neither instance is deleted as idle during
-        the copy.
+        """Count the copy as a request in flight at both instances while the block runs, so that neither is deleted as
+        idle.
         """
         names = [instance_of(instance) for instance in instances]
         for name in names:
@@ -160,7 +163,7 @@ class CacheMoves:
         return Named(orjson.loads(blocks), tokens if usage is None else usage.prompt_tokens or 0)
 
     async def _ask(self, pool: Pool, instance: str, leg: Leg, *, passes: bool) -> bytes:
-        """Send one of the copy's requests to the instance and return its whole response. Raises _Failed."""
+        """Send one of the copy's requests to the instance, and return the body of its response. Raises _Failed."""
         address = pool.addresses.get(instance_of(instance))
         if address is None:
             raise _Failed(CacheFate.LOST, f"{instance} is gone")

@@ -1,8 +1,8 @@
-"""Sends canaries: requests for one token to idle engines, where their pool allows it. Only a request shows that an idle
-engine hangs; without a canary, the next client's request would.
+"""Sends canaries, which are requests for one token to idle engines, where the pool allows it. Only a request shows
+whether an idle engine hangs. Without a canary, the next client's request would be the first to hang.
 
-Each data-parallel rank of an engine gets its own canary. So does a stalled engine, so that no client's request has to
-find out whether it works again.
+Each data-parallel rank of an engine gets its own canary. A stalled engine gets canaries too, so that no client's
+request is needed to see that it works again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fairlead_router.protocols.requests import RANK_HEADER
 
 LOOK_SECONDS = 1.0
 UNABLE_SECONDS = 3600.0
-"""Seconds until the next canary for an engine that responded to a canary with an error."""
+"""Seconds until the next canary for an engine that has responded to a canary with an error."""
 PATH = "/v1/completions"
 AT_ONCE = 16
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Canaries:
-    """Sends the canaries of all pools. `awake` is the clock for engines' progress."""
+    """Sends the canaries of all pools. `awake` is the clock by which engines' progress is measured."""
 
     def __init__(self, pools: Pools, upstream: UpstreamPool, awake: Callable[[], float]) -> None:
         self._pools = pools
@@ -42,7 +42,7 @@ class Canaries:
         self._asking: dict[tuple[str, str, str], asyncio.Task[None]] = {}
 
     async def send(self) -> None:
-        """Send the canaries that are due; runs every LOOK_SECONDS."""
+        """Send the canaries that are due. Runs every LOOK_SECONDS."""
         present = {
             (str(pool.key), target, entry.address): pool
             for pool in self._pools.all()
@@ -82,5 +82,5 @@ class Canaries:
             elif failure.kind in ("status", "protocol"):
                 self._due[key] = self._awake() + UNABLE_SECONDS
                 extra = {"pool": str(pool.key), "instance": target, "error": str(failure)}
-                logger.warning("engine takes no canary; it is asked again in an hour", extra=extra)
+                logger.warning("engine cannot compute a canary (a request for one token); the next attempt is in an hour", extra=extra)
         pool.counters.canaries[outcome] += 1

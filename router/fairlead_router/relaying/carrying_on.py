@@ -1,14 +1,15 @@
-"""Continuation of answers whose engine is lost or must be left: another instance generates the rest, in the same stream
-for the client.
+"""Continues answers whose engine is lost or must be left: another instance generates the rest, in the same stream for
+the client.
 
-While an answer passes, the call stores the part that its client has received (`protocols.answers_so_far`). When its
-engine dies, stalls or must be left, the scheduler names another instance, which gets the client's request with that
-text appended (`protocols.continuations`). The events of its answer are converted so that they continue the first part
-(`protocols.continued_streams`). If that is impossible, the client gets the error event that ends a broken stream, and
-the reason is counted.
+While an answer passes, the call stores the part that its client has received (`protocols.answers_so_far`). If the
+engine dies, stalls or must be left, the scheduler names another instance. This instance gets the client's request with
+the stored text appended (`protocols.continuations`). The events of its answer are converted so that they continue the
+first part (`protocols.continued_streams`). If that is impossible, the client gets the error event that ends a broken
+stream, and the reason is counted.
 
-So a drain ends in seconds. After the pool's `handOverAfter`, within which most answers end, other instances continue
-the answers of a draining instance where possible. All other answers stay until their end, or until the drain's timeout.
+So a drain ends in seconds. Most answers of a draining instance end within the pool's `handOverAfter`. After that, other
+instances continue the remaining answers where possible. All other answers stay until their end, or until the drain's
+timeout.
 """
 
 from __future__ import annotations
@@ -43,25 +44,26 @@ from fairlead_router.protocols.prompts import Document
 from fairlead_router.relaying.calls import Call, Calls, CarriedAnswer, Client
 
 MOST_LOSSES = 2
-"""Maximum number of instances that may be lost with one request whose answer has begun. The limit prevents a request
+"""Number of lost instances after which the answer of a request is no longer continued. The limit prevents a request
 that kills its engines from killing all engines of a pool.
 """
 MOST_HAND_OVERS = 16
-"""Maximum number of times that draining instances hand one answer over; each time its prompt is computed again."""
+"""Maximum number of times that draining instances hand one answer over, because its prompt is computed again each time.
+"""
 REST_REFUSED = "rest-refused"
-"""The kind of failure of an engine that refuses to continue an answer."""
+"""The kind of failure of an engine that refused to continue an answer."""
 REFUSED_SECONDS = 600.0
-"""Seconds after an engine's refusal to continue an answer. During this time, draining engines hand over no answers of
-the same pool and protocol.
+"""After an engine has refused to continue an answer, draining engines of the same pool hand over no answers of the same
+protocol for this number of seconds.
 """
 HAND_OVER_LOOK_SECONDS = 0.5
 """Seconds between two checks for draining instances."""
 LOOK_AGAIN_SECONDS = 5.0
-"""Seconds until an answer that could not be handed over is checked again. A check parses its request, so it is not
-cheap.
+"""Seconds until an answer that could not be handed over is checked again. A check parses the whole request, so it is
+not cheap.
 """
 TOKENS_SECONDS = 2.0
-"""Timeout in seconds for an engine that tokenizes the text so far; the client waits meanwhile."""
+"""Timeout in seconds for an engine that tokenizes the text so far. The client waits during this time."""
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +76,7 @@ _TOKENS = msgspec.json.Decoder(_Tokens)
 
 
 class CarryingOn:
-    """Lets other instances continue answers that broke off. `now` is the router's clock in Unix seconds."""
+    """Lets other instances continue answers that have broken off. `now` is the router's clock in Unix seconds."""
 
     def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
         self._upstream = upstream
@@ -84,8 +86,8 @@ class CarryingOn:
         """By pool and protocol: the time at which an engine last refused to continue an answer."""
 
     def keep(self, call: Call, pool: Pool) -> list[bytes] | None:
-        """Return the list to which the pieces of a beginning answer are appended; None if its pool does not continue
-        answers.
+        """Return the list to which the pieces of an answer are appended as the client gets them. None if the pool does
+        not continue answers.
         """
         if call.sent is None and pool.table.routing.continue_answers == ANSWERS_CONTINUE:
             call.sent = []
@@ -104,9 +106,9 @@ class CarryingOn:
         failure: UpstreamFailure,
         why: str = "",
     ) -> Dispatch | None:
-        """Handle an answer that broke off after its client began to receive it. Return the dispatch to the instance
-        that continues it; None if the answer is over, which ends the ticket and the client's stream. `why`: the reason
-        as a text, if the engine was not lost.
+        """Return the dispatch to the instance that continues an answer, which broke off after its client had received a
+        part. If no instance can, end the ticket and the client's stream, and return None. `why`: the reason as a text;
+        "" = the engine was lost.
         """
         now = self._now()
         if failure.kind != HANDED_OVER:
@@ -129,7 +131,7 @@ class CarryingOn:
             call.rest = call.rest or CarriedAnswer(call.head, len(call.body), _as_asked(call))
             call.rest.handed_over += failure.kind == HANDED_OVER
             call.rest.ending = ending
-            logger.warning("an answer goes on elsewhere", extra={**log, "to": dispatch.instance, "given_tokens": carried})
+            logger.warning("another instance continues an answer", extra={**log, "to": dispatch.instance, "given_tokens": carried})
             return dispatch
         obstacle = obstacle or Uncarried.NO_INSTANCE
         pool.counters.uncarried[obstacle.value] += 1
@@ -139,7 +141,7 @@ class CarryingOn:
         return None
 
     def may_hand_over(self, call: Call, pool: Pool) -> bool:
-        """Return whether another instance can probably continue the answer of a working engine."""
+        """Return whether another instance can probably continue the answer, whose engine still works."""
         refused_at = self._refused.get((pool.key, call.dialect))
         if refused_at is not None and self._now() - refused_at < REFUSED_SECONDS:
             return False
@@ -151,9 +153,7 @@ class CarryingOn:
         return False
 
     def _cannot(self, call: Call, pool: Pool) -> Uncarried | None:
-        """Return the reason why no other instance could continue the answer at its current point; None if another
-        instance could.
-        """
+        """Return the reason why no other instance could continue the answer; None if another instance could."""
         if call.kept is None:
             return Uncarried.OFF
         if call.losses >= MOST_LOSSES or (call.rest is not None and call.rest.handed_over >= MOST_HAND_OVERS):
@@ -180,7 +180,7 @@ class CarryingOn:
 
     async def prepare(self, call: Call, pool: Pool, dispatch: Dispatch) -> None:
         """Turn the call into the request for the rest of its answer, for the engine of this dispatch. Raises
-        UpstreamFailure if that request cannot be made.
+        UpstreamFailure if this request cannot be made.
         """
         carried, kept = call.rest, call.kept
         assert carried is not None
@@ -199,7 +199,7 @@ class CarryingOn:
             asks_usage=call.asks_usage is None or call.hides_usage,
         )
         if made is None:
-            raise UpstreamFailure(REST_REFUSED, "cannot go on: the prompt cannot be made longer")
+            raise UpstreamFailure(REST_REFUSED, "cannot continue the answer: the text so far cannot be appended to the request's prompt")
         carried.rest = made
         self._become(call, carried, made)
 
@@ -215,9 +215,10 @@ class CarryingOn:
     async def _tokens(
         self, call: Call, pool: Pool, dispatch: Dispatch, document: Document, kept: AnswerSoFar
     ) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the token ids of the prompt, and of the text so far; empty if unknown. The ids of the text are the ids
-        that the engine reported, if the engine is not delaying text because of a stop string; otherwise they come from
-        the engine's tokenizer.
+        """Return the token ids of the prompt, and the token ids of the text so far; empty if they are unknown.
+
+        The ids of the text are the ids that the first engine reported. If the request has stop strings, or the engine
+        reported no ids, the ids come from the next engine's tokenizer.
         """
         if not kept.has_content:
             return (), ()
@@ -263,7 +264,7 @@ _PATHS = {Dialect.ANTHROPIC: MESSAGES, Dialect.RESPONSES: "/v1/responses"}
 
 
 def _as_asked(call: Call) -> bytes:
-    """Return the call's body as its client sent it."""
+    """Return the call's body as the client sent it."""
     return call.body if call.asks_usage is None else call.asks_usage.undone(call.body)
 
 
@@ -276,8 +277,9 @@ def _document(body: bytes) -> dict[str, Any] | None:
 
 
 def _ending(call: Call, reader: StreamReader, failure: UpstreamFailure, why: str) -> bytes:
-    """Return the bytes that end the client's stream if its answer is not continued: the engine's own event, if there is
-    one. If an engine refused to continue, the message also has the reason why the answer broke off.
+    """Return the bytes with which the client's stream ends if the answer is not continued: the engine's own error event
+    if there is one, otherwise the router's. If an engine refused to continue, the event has the reason why the answer
+    broke off before.
     """
     if call.rest is None and reader.failure is not None:
         return reader.withheld  # empty where the client has had it
@@ -287,7 +289,7 @@ def _ending(call: Call, reader: StreamReader, failure: UpstreamFailure, why: str
 
 
 def broken(call: Call, reader: StreamReader, why: str) -> bytes:
-    """Return the event that ends a stream with an incomplete answer."""
+    """Return the error event that ends a stream with an incomplete answer."""
     message = f"the answer ended early, {why}"
     sequence = reader.events
     if isinstance(call.kept, ResponseSoFar):
@@ -297,7 +299,7 @@ def broken(call: Call, reader: StreamReader, why: str) -> bytes:
 
 
 class HandOvers:
-    """Lets other instances continue the answers of draining instances. `now` is the router's clock in Unix seconds."""
+    """Hands the answers of draining instances over to other instances. `now` is the router's clock in Unix seconds."""
 
     def __init__(self, pools: Pools, calls: Calls, carrying: CarryingOn, now: Callable[[], float]) -> None:
         self._pools = pools
@@ -305,7 +307,7 @@ class HandOvers:
         self._carrying = carrying
         self._now = now
         self._since: dict[tuple[str, str], float] = {}
-        """By pool and instance: the time since which the instance drains, as this router saw it."""
+        """By pool and instance: the time since which this router has seen the instance drain."""
 
     async def look(self) -> None:
         """Parse the new pieces of long answers, and hand over the answers that must leave a draining instance. Runs
@@ -326,8 +328,8 @@ class HandOvers:
                 await asyncio.sleep(0)  # its request was read, which takes the longer the larger it is
 
     def _hand_over(self, call: Call, draining: dict[tuple[str, str], Pool], now: float) -> bool:
-        """Hand over the answer of a call if it must leave its instance and another can continue it. Return whether this
-        was checked.
+        """Hand over the answer of a call if it must leave its instance and another instance can continue it. Return
+        whether this was checked.
         """
         ticket, connection = call.ticket, call.connection
         if ticket is None or connection is None:

@@ -1,14 +1,15 @@
-"""Gives engines the priority of a request's class (`spec.engine.passPriority`), where and as each kind reads it.
+"""Passes the priority of a request's class to its engine (`spec.engine.passPriority`), in the place and form that the
+engine type reads.
 
-What a client writes in the field or in the header is replaced or taken out, because its class is what it may have. Read
-in the sources of vLLM 0.32 and SGLang 0.5.23:
+A priority that the client writes into the field or the header is replaced or removed, because the request's class
+determines its priority. The places are from the sources of vLLM 0.32 and SGLang 0.5.23:
 
-- vLLM serves the lowest number first, and takes a missing one for 0. Every path that generates or pools has the body's
-  field, except Anthropic's protocol; where an answer is generated, a header is preferred to the field
+- vLLM serves the lowest number first, and treats a missing number as 0. It reads the body's field on every path that
+  generates or pools, except for Anthropic's protocol. On paths that generate, a header takes precedence over the field
   (`entrypoints/generate/base/serving.py`).
-- SGLang serves the highest number first, and a request without one last (`managers/scheduler.py`). The field counts
-  on fewer paths: `/v1/responses` has it and gives it to nobody. A header is read in chats, messages and invocations, if
-  SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES is set (`request_headers.py`).
+- SGLang serves the highest number first, and requests without a number last (`managers/scheduler.py`). It reads the
+  field on fewer paths; on `/v1/responses` it accepts the field but ignores it. It reads a header for chats, messages
+  and invocations, if SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES is set (`request_headers.py`).
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from fairlead_router.protocols.requests import OVERRIDE_PREFIX, ParsedRequest
 _FIELD = "priority"
 _MESSAGES = "/v1/messages"
 _UNKNOWN = ""
-"""Stands for a path that only the proxy of an endpoint picker understands: it gets both the field and the header."""
+"""Stands for paths that the gateway does not know and that only an endpoint picker's proxy uses. Requests to such a
+path get both the field and the header.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityPlaces:
-    """Where one kind of engine reads a request's priority.
+    """The places in which an engine type reads a request's priority.
 
-    `sign`: 1 if the highest number goes first there, as with classes, else -1.
-    `zero`: whether the number 0 differs from none.
-    `fields`: the paths on which the body's field counts.
-    `header`: the header that the engine prefers to the field.
-    `by_header`: the paths on which the header is needed.
+    `sign`: 1 if the engine serves the highest number first, as with classes; -1 otherwise. `zero`: whether the number 0
+    differs from a missing number. `fields`: the paths on which the engine reads the body's field. `header`: the header
+    that takes precedence over the field. `by_header`: the paths on which the header is needed.
     """
 
     sign: int
@@ -44,8 +45,8 @@ class PriorityPlaces:
     by_header: frozenset[str] = frozenset({_MESSAGES, _UNKNOWN})
 
     def body(self, body: bytes, parsed: ParsedRequest, endpoint: Endpoint, priority: int) -> bytes:
-        """Return the body, of which `parsed` was made, with the priority of its class. The body stays as it is if the
-        client wrote no priority, and the engine needs none in it.
+        """Return the body with the priority of its class. `parsed` was made from this body. The body is unchanged if
+        the client wrote no priority and the engine needs no priority in the body.
         """
         document = parsed.document
         if _FIELD not in document and not (endpoint.path in self.fields and (priority or self.zero)):
@@ -53,11 +54,11 @@ class PriorityPlaces:
         return edited(body, document, {_FIELD: self.sign * priority})
 
     def header_value(self, path: str, priority: int) -> bytes | None:
-        """Return the header's value for a request at this path; None if the engine needs none."""
+        """Return the value of the priority header for a request to this path; None if the engine needs no header."""
         return b"%d" % (self.sign * priority) if path in self.by_header and (priority or self.zero) else None
 
     def head(self, forwarded: bytes, endpoint: Endpoint, priority: int) -> bytes:
-        """Return the header lines for an engine with the priority of the class instead of the client's."""
+        """Return the header lines for an engine, with the class's priority in place of a priority from the client."""
         start = self.header + b":"
         if start in forwarded:
             forwarded = b"".join(line for line in forwarded.splitlines(keepends=True) if not line.startswith(start))
@@ -78,4 +79,4 @@ _SGLANG = PriorityPlaces(
     header=OVERRIDE_PREFIX + b"priority",
 )
 PLACES: Final = {"vllm": _VLLM, "simulated": _VLLM, "sglang": _SGLANG}
-"""The places of each `engine.type`. Simulated engines read what a vLLM reads."""
+"""By `engine.type`: the places of the priority. Simulated engines read the same places as vLLM."""

@@ -1,7 +1,8 @@
-"""Requests that bypass the scheduler, because they cost no prefill, or only one instance can serve them.
+"""Relays direct requests. They bypass the scheduler because they cost no prefill, or because only one instance can
+serve them.
 
-They are counted by outcome and have the same time limits as routed requests. Each goes to the instance with the fewest
-requests in flight. They have no session, queue or admission, but circuit breakers of their own.
+Direct requests are counted by outcome, and have the same time limits as routed requests. Each goes to the instance with
+the fewest requests in flight. They have no session, queue or admission, and have their own circuit breakers.
 """
 
 from __future__ import annotations
@@ -40,20 +41,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """The part of a request's body that has not arrived yet: `rest` yields its pieces as they arrive.
-
-    If the head has no length, each piece is sent as a chunk.
+    """The part of a request's body that has not arrived yet. `rest` yields its pieces as they arrive. `chunked`: each
+    piece is sent as a chunk, because the head has no length.
     """
 
     rest: AsyncIterator[bytes]
     chunked: bool
     begun: bool = False
-    """Whether a piece of `rest` was consumed, so that the request cannot be sent a second time."""
+    """Whether a piece of `rest` was taken, so that the request cannot be sent a second time."""
 
 
 class DirectRelay:
-    """Relays calls to the least loaded instance, or to a given instance. At most `tries` instances get a call;
-    instances to which no connection is possible do not count.
+    """Relays calls to the least loaded instance, or to a given instance. At most `tries` instances get a call.
+    Instances that accept no connection do not count.
     """
 
     def __init__(self, sender: Sender, upstream: UpstreamPool, calls: Calls, now: Callable[[], float], *, tries: int) -> None:
@@ -73,9 +73,11 @@ class DirectRelay:
         upload: Upload | None = None,
         later: LaterAnswer | None = None,
     ) -> ErrorAnswer | None:
-        """Serve one call to its end. Return None if the call was answered or its client went away, otherwise the error
-        response that the caller must send. `only`: the only instance that may get the call. `later`: reads the bytes
-        for the client too.
+        """Serve one call to its end. Return None if the call was answered or its client has left. Otherwise return the
+        error response, which the caller must send.
+
+        `only`: the only instance that may get the call; None = any instance. `upload`: the part of the body that has
+        not arrived. `later`: an object that also reads the answer's bytes.
         """
         self._calls.enter(call)
         tries = Tries(pool.choice.circuits)
@@ -105,13 +107,13 @@ class DirectRelay:
         self, call: Call, pool: Pool, client: Client, tries: Tries, only: str | None, upload: Upload | None, later: LaterAnswer | None
     ) -> tuple[Outcome, ErrorAnswer | None]:
         """Try one instance after the other. Return the outcome, and the error response that the caller must still send,
-        if any.
+        or None.
         """
         tried: list[str] = []
         tries_left = self._tries
         refusal: KeptRefusal | None = None
         lacking: list[str] = []
-        """Instances that refused the request because they lack the model's name."""
+        """The instances that refused the request because they lack the model's name."""
         failure: UpstreamFailure | None = None
         headers: Sequence[tuple[bytes, bytes]] = ()
         while tries_left and not tries.failed_alike and not (upload and upload.begun):
@@ -171,8 +173,8 @@ class DirectRelay:
     async def _keep(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, tried: list[str], *, first: bool
     ) -> KeptRefusal | None:
-        """Return the instance's refusal if another instance is to be tried; None if the client gets the refusal. Raises
-        UpstreamFailure.
+        """Return the instance's refusal if another instance will be tried. Return None if the client shall get the
+        refusal. Raises UpstreamFailure.
         """
         now = self._now()
         body = await read_refusal(connection)
@@ -191,8 +193,9 @@ class DirectRelay:
         return kept
 
     def _next(self, call: Call, pool: Pool, tried: list[str], *, of_name: bool) -> str | None:
-        """Return the instance to try next; None if there is none. With `of_name`, an instance has refused because it
-        lacks the model's name; then instances that are assumed to lack the name come last instead of being left out.
+        """Return the instance to try next; None if there is none. `of_name`: whether an instance has refused the
+        request because it lacks the model's name. Then instances that are assumed to lack the name come last, instead
+        of being left out.
         """
         choice, now = pool.choice, self._now()
         found = choice.least_loaded(tried, now, call.model)
@@ -201,8 +204,8 @@ class DirectRelay:
         return found
 
     async def _first_instance(self, call: Call, pool: Pool, tried: list[str]) -> str | None:
-        """Return the first instance to try; if the pool has none, wait for one. None if the wait is over, or if all
-        instances have failed.
+        """Wait for an instance, and return it, because the pool has no instance to try. None if no instance has come in
+        time, or if instances were tried already.
         """
         if tried:
             return None
@@ -246,9 +249,9 @@ class DirectRelay:
         *,
         judges: bool,
     ) -> UpstreamFailure | None:
-        """Pass the answer to the client. Return the failure if the answer broke off; the client has been informed as
-        well as its protocol allows. With `judges`, raise UpstreamFailure for an answer that is an error in spite of its
-        status.
+        """Pass the answer to the client. Return the failure if the answer broke off or reported an error; the client
+        was then informed as far as its protocol allows. `judges`: raise UpstreamFailure for an answer that begins with
+        an error in spite of its status.
         """
         headers = _answer_headers(pool, instance, connection)
         kind = content_type(connection.headers)
@@ -295,7 +298,9 @@ class DirectRelay:
     def _judged(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, answer: SideAnswer | None
     ) -> UpstreamFailure | None:
-        """Return the failure that the engine reported in the middle of an answer which the client has received."""
+        """Return the failure that the engine reported in the middle of an answer, which the client has received; None
+        if there is none.
+        """
         said = None if answer is None else answer.failure
         if said is None:
             return None
@@ -311,10 +316,10 @@ class DirectRelay:
         logger.warning("engine failed a direct request", extra=extra)
 
     async def find_holder(self, pools: Sequence[Pool], path: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[Pool, str] | None:
-        """Find the instance that responds with 200 to this GET with the client's headers; a few instances are asked at
-        a time. Return None if no instance does.
+        """Return the pool and the instance that respond with 200 to this GET with the client's headers; None if no
+        instance does. A few instances are asked at a time.
 
-        For stored responses that passed through another router, or through this router before its restart.
+        This finds stored responses that passed through another router, or through this router before its restart.
         """
         homes = [(pool, instance, address) for pool in pools for instance, address in pool.addresses.items()]
         for start in range(0, len(homes), PROBES_AT_ONCE):
@@ -342,8 +347,8 @@ def _answer_headers(pool: Pool, instance: str, connection: UpstreamConnection) -
 
 
 async def _error_in(connection: UpstreamConnection, beginning: SideAnswer) -> Failure | None:
-    """Return the failure that an answer reports instead of its content; None without a failure. The answer can be read
-    again afterwards. Raises UpstreamFailure.
+    """Return the failure that an answer reports instead of its content; None if there is no failure. The bytes that
+    were read can be read again. Raises UpstreamFailure.
     """
     pieces: list[bytes] = []
     while beginning.is_open and (piece := await connection.read()):

@@ -1,4 +1,4 @@
-"""One call that two instances compute together: the router sends it first to a prefill instance, and then to a decode
+"""A call that two instances compute together. The router sends it first to a prefill instance, and then to a decode
 instance.
 """
 
@@ -22,8 +22,8 @@ from fairlead_router.relaying.usage_asking import UsageAsking
 
 
 class DividedCall:
-    """A divided call with all its attempts. `instance`: the instance that last got the call. `now`: the time in Unix
-    seconds.
+    """A divided call, over all its attempts. `instance`: the instance that last got the call. `now` returns the time in
+    Unix seconds.
     """
 
     __slots__ = ("_asking", "_blocks", "_call", "_now", "_pool", "_prefilled_on", "_sender", "_ticket", "handed_over_at", "instance")
@@ -36,21 +36,21 @@ class DividedCall:
         self._asking = asking
         self._now = now
         self._prefilled_on = ""
-        """The instance that holds KV blocks of the prompt which no instance can have fetched yet; "" if there is
-        none.
+        """The prefill instance whose KV blocks of the prompt can still be used, because no instance can have fetched
+        them yet. "" if there is none.
         """
         self._blocks: bytes | None = None
         self.handed_over_at = 0.0
-        """The time at which the call was sent to the decode instance; 0 = it was not sent yet."""
+        """The time at which the call was sent to the decode instance; 0 = it has not been sent there."""
         self.instance = ""
 
     async def begin(self, dispatch: Dispatch) -> UpstreamConnection | Refusal:
-        """Let the prefill instance compute the prompt and the decode instance begin the answer; wait for the beginning
-        of the answer and return its connection.
+        """Let the prefill instance compute the prompt, and the decode instance begin the answer. Return the decode
+        instance's connection when its answer has begun.
 
         If the prefill instance refused the request as the client sent it, return that instance's connection instead. If
         the decode instance can no longer take the request, return the scheduler's refusal. Raises UpstreamFailure, and
-        BadRequest when the document is nested too deeply to be encoded.
+        BadRequest if the document is nested too deeply to be encoded.
         """
         pool, ticket = self._pool, self._ticket
         self.handed_over_at = 0.0
@@ -73,15 +73,16 @@ class DividedCall:
         return await self._asking.begin(self._call, dispatch.decode, dispatch.decode_address, credentials=passes, carried=carried, leg=leg)
 
     def failed(self, failure: UpstreamFailure) -> None:
-        """Record that the request at `instance` failed. If the decode instance may have received it, the prompt must be
-        prefilled again: the blocks may have been fetched, and their memory reused.
+        """Record that the request failed at `instance`. If the decode instance may have received it, the prompt must be
+        prefilled again, because that instance may have fetched the blocks, and their memory may be in use for other
+        blocks.
         """
         if self.handed_over_at and failure.reached:
             self._prefilled_on = ""
 
     async def _prefill(self, dispatch: Dispatch) -> UpstreamConnection | None:
-        """Run the prefill. Return None once the location of the blocks is known; otherwise the connection with the
-        refusal.
+        """Let the prefill instance compute the prompt. Return None after success, or the connection if the instance
+        refused the request.
         """
         call, pool = self._call, self._pool
         leg = prefill_leg(call, orjson.loads(call.body) if call.document is None else call.document)

@@ -1,9 +1,9 @@
-"""Requests that a prefill and a decode instance compute together: which requests can be divided, and the request that
-each instance gets.
+"""Divides a request between a prefill and a decode instance: which requests can be divided, and which request each
+instance gets.
 
-vLLM's handshake (`kv_transfer_params`): the prefill instance gets the client's request for one token, unstreamed, and
-responds with the location of its KV blocks. The decode instance gets the client's request unchanged, with that
-response.
+The requests follow vLLM's handshake (`kv_transfer_params`). The prefill instance gets the client's request for one
+token, unstreamed, and responds with the location of its KV blocks. The decode instance gets the client's request and
+that response.
 """
 
 from __future__ import annotations
@@ -34,26 +34,27 @@ _LIMITS = {
     Dialect.RESPONSES: ("max_output_tokens",),
     Dialect.ANTHROPIC: ("max_tokens",),
 }
-"""By protocol: the fields that limit the answer's length. The first field is always set for the prefill."""
+"""By protocol: the fields that limit the answer's length. The first field is always set in the prefill's request."""
 
 _LEFT_OUT = frozenset({"stream_options", "min_tokens"})
-"""Fields that are removed from the prefill's request, because engines refuse them in a request for one unstreamed
-token.
+"""Fields that are removed from the prefill's request, because engines refuse them in a request for a single token that
+is not streamed.
 """
 
 _WHOLE = ("best_of", "prompt_logprobs", "previous_response_id")
 _WHOLE_IF_TRUE = ("use_beam_search", "echo", "background")
-"""Fields that prevent dividing, the latter unless engines read them as false: they ask for more sequences than the
-handshake has blocks for, for figures about the prompt's tokens, or for something that only one instance stores.
+"""Fields that prevent dividing unless they are missing or false. The fields in `_WHOLE` prevent it unless they are
+missing or empty. These fields ask for more sequences than the handshake can transfer, for data about the prompt's
+tokens, or for something that only one instance stores.
 """
 
 _BY_SIDECARS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
-"""Paths for which llm-d's side-car uses a prefill instance."""
+"""Paths whose requests llm-d's side-car divides."""
 
 
 def is_divisible(document: Document) -> bool:
-    """Return whether two instances can compute the request together: it has one prompt and one answer, and needs no
-    state of one engine.
+    """Return whether two instances can compute the request together, because it has one prompt and one answer, and
+    needs no state of one engine.
     """
     if KV_TRANSFER in document or (document.get("n") or 1) != 1:
         return False
@@ -67,15 +68,17 @@ def is_divisible(document: Document) -> bool:
 
 
 def sidecars_divide(path: str, document: Document) -> bool:
-    """Return whether the side-car of a decode instance can let another instance compute the prompt. llm-d's side-car
-    leaves `min_tokens` in the request for one token, which an engine then refuses.
+    """Return whether the side-car of a decode instance can let another instance compute the prompt. It cannot if the
+    request has `min_tokens`: llm-d's side-car sends this field also in its request for one token, which an engine then
+    refuses.
     """
     return path in _BY_SIDECARS and "min_tokens" not in document and is_divisible(document)
 
 
 def prefill_leg(call: Call, document: Document, transfer: object = _ASKED) -> Leg:
-    """Return the request for the prefill instance; `document` is the call's decoded body. The default `transfer` asks
-    for the location of blocks; with another value, the request is for an instance that fetches blocks.
+    """Return the request for the prefill instance. `document` is the call's decoded body. The default `transfer`
+    requests the location of the blocks. With another value, the request lets an instance fetch the blocks at this
+    location.
     """
     limits = _LIMITS[call.dialect]
     asked: dict[str, Any] = {field: 1 for field in limits if field in document}
@@ -89,13 +92,13 @@ def prefill_leg(call: Call, document: Document, transfer: object = _ASKED) -> Le
 
 
 def decode_leg(call: Call, blocks: bytes) -> Leg:
-    """Return the request for the decode instance: the client's body, with `blocks` as an additional last field."""
+    """Return the request for the decode instance: the client's body, with `blocks` as its last field."""
     body = call.body
     return leg_with(call, b'%b,"%b":%b}' % (body[: body.rindex(b"}")], KV_TRANSFER.encode(), blocks))
 
 
 def leg_with(call: Call, body: bytes) -> Leg:
-    """Return the call's request with another body."""
+    """Return the call's request with another body, and with this body's length in its head."""
     length = b"content-length: %d\r\n"
     return Leg(head=call.head.replace(length % len(call.body), length % len(body), 1), body=body)
 
@@ -108,8 +111,8 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 def blocks_of(answer: bytes) -> bytes | None:
-    """Return the `kv_transfer_params` of a prefill's response as JSON; None if it names no blocks, or more than any
-    prompt has.
+    """Return the `kv_transfer_params` in the response to a prefill, as JSON. None if there are none, or if they are
+    larger than for any real prompt.
     """
     try:
         blocks = bytes(read_json(answer, _ANSWER).kv_transfer_params)

@@ -1,17 +1,17 @@
-"""Heirs of the sessions of a leaving instance. A session's heir is the instance that computes the session's last prompt
-in advance, before its next turn arrives.
+"""Hands the sessions of leaving instances over to heirs. The heir of a session is the instance that computes the
+session's last prompt in advance, before the session's next turn.
 
 When an instance drains, is cordoned or is lost, this router sends the last prompt of each of its sessions again, with
-one output token at most, through the pool's scheduler like any request. The policy chooses the heir as it chooses a
-home, so the binding and the ring agree, and the session's move is recorded like any other move. The order of sessions
-is that of `kept_prompts`, the rate is at most `spec.routing.handOverBudget`, and a waiting client's request pauses
-them.
+at most one output token, through the pool's scheduler. The policy chooses the heir as it chooses the instance of any
+request, so the binding and the ring agree, and the session's move is recorded like any other move. `kept_prompts` gives
+the order of the sessions. The rate is at most `spec.routing.handOverBudget`, and no prompt is sent while a client's
+request waits.
 
 If engines can copy KV blocks, the heir fetches the blocks that a draining instance still holds. A fetch needs almost no
-computing, so the budget and the pause do not apply; the draining instance is kept for the fetch, for HOLD_SECONDS at
-most. If the fetch fails, the prompt is computed within the budget, like the prompt of any other session.
+computation, so neither the budget nor waiting requests limit it. The draining instance is kept for these fetches for at
+most HOLD_SECONDS. If a fetch fails, the prompt is computed within the budget.
 
-`PrefixCopies` uses the same kept prompts to copy prefixes that many sessions share, in advance of requests.
+`PrefixCopies` uses the same kept prompts to copy prefixes that many sessions share, before any request needs the copy.
 """
 
 from __future__ import annotations
@@ -45,22 +45,24 @@ from fairlead_router.relaying.proxying import Proxy
 LOOK_SECONDS = 0.25
 COPIES_LOOK_SECONDS = 1.0
 BLINK_SECONDS = 5.0
-"""Seconds within which an instance that stopped accepting requests without draining may accept them again."""
+"""Seconds for which an instance that has stopped accepting requests without draining may accept them again. After that,
+it counts as leaving.
+"""
 SAVED_SECONDS = 2.0
-"""Seconds for which an unused budget accumulates."""
+"""Seconds of the budget that can accumulate unused."""
 _LENGTH = re.compile(rb"^content-length: \d+\r\n", re.MULTILINE)
 _ID = re.compile(rb"^x-request-id: [^\r\n]*\r\n", re.MULTILINE)
 _NEEDLESS = (
     "stream_options", "n", "best_of", "max_completion_tokens", "min_tokens", "logprobs", "top_logprobs", "prompt_logprobs", "echo",
     "return_token_ids", "background",
 )  # fmt: skip
-"""Request fields that only affect the answer, and would make it longer or more expensive; they are removed."""
+"""Request fields that affect only the answer, and would make it longer or more expensive. They are removed."""
 
 logger = logging.getLogger(__name__)
 
 
 class _Nobody(Client):
-    """A client that discards the answer, for requests that the router itself makes."""
+    """A client that discards the answer of a request that the router itself makes."""
 
     def begin(self, status: int, headers: bytes, length: int | None) -> None: ...
 
@@ -80,41 +82,41 @@ class _Nobody(Client):
 
 
 class _Account:
-    """The tokens that one pool may still spend on hand-overs, and its hand-overs in progress."""
+    """The tokens that one pool may still spend on hand-overs (`balance`), and its hand-overs in progress."""
 
     def __init__(self, now: float) -> None:
         self.balance = 0.0
         self.at = now
         self.since: dict[str, float] = {}
-        """By target: the time since which it accepts no requests, as this router saw it."""
+        """By target: the time since which this router has seen the target accept no requests."""
         self.revisions: dict[str, str] = {}
-        """By instance: its revision; also for instances that have left the table while kept prompts still name them."""
+        """By instance: its revision. Includes instances that have left the table, as long as kept prompts name them."""
         self.computing: dict[str, asyncio.Task[None]] = {}
-        """By session: hand-overs in progress in which the heir computes the prompt. `fetching` has the hand-overs in
-        which the heir fetches the blocks.
+        """By session: the hand-overs in progress in which the heir computes the prompt. `fetching` has the hand-overs
+        in which the heir fetches the blocks.
         """
         self.fetching: dict[str, asyncio.Task[None]] = {}
         self.sources: set[str] = set()
-        """The leaving targets from which heirs can fetch blocks."""
+        """The leaving targets from which an heir can fetch blocks."""
 
     def revision_of(self, target: str) -> str:
-        """Return the revision of a target's instance; "" if unknown."""
+        """Return the revision of the target's instance; "" if it is unknown."""
         return self.revisions.get(instance_of(target), "")
 
     def end(self) -> None:
-        """Remove the hand-overs that have ended."""
+        """Remove the hand-overs that have ended. Raises the exception of a hand-over that failed because of a bug."""
         for under_way in (self.computing, self.fetching):
             for key in [key for key, task in under_way.items() if task.done()]:
                 under_way.pop(key).result()
 
     def save(self, budget: float, now: float) -> None:
-        """Add to the tokens that may be spent: `budget` tokens per second since the last call."""
+        """Add `budget` tokens for each second since the last call to the tokens that may be spent."""
         self.balance = min(SAVED_SECONDS * budget, self.balance + budget * (now - self.at))
         self.at = now
 
 
 class Heirs:
-    """Hands over the sessions of leaving instances to heirs. `now` is the router's clock in Unix seconds."""
+    """Hands the sessions of leaving instances over to heirs. `now` is the router's clock in Unix seconds."""
 
     def __init__(
         self,
@@ -136,7 +138,9 @@ class Heirs:
         self._accounts: dict[Pool, _Account] = {}
 
     async def look(self) -> None:
-        """Begin hand-overs of the sessions that are worth their cost, as the budget allows. Runs every LOOK_SECONDS."""
+        """Begin the hand-overs of sessions that the budget allows, in the order of their worth. Runs every
+        LOOK_SECONDS.
+        """
         now, pools = self._now(), self._pools.all()
         if self._is_ending():
             for pool in pools:
@@ -165,7 +169,9 @@ class Heirs:
         self._let_go(pool, account, now)
 
     def _begin(self, pool: Pool, account: _Account, leaving: set[str], at_once: int, now: float) -> None:
-        """Begin as many hand-overs of sessions as possible, some by fetching and some by computing."""
+        """Begin as many hand-overs as possible. In some the heir fetches the blocks; in the others it computes the
+        prompt.
+        """
         if self._may_fetch(pool, account):
             for prompt in self._ranked(pool, account, leaving, now, fetched=True):
                 if self._may_fetch(pool, account):
@@ -177,8 +183,8 @@ class Heirs:
                     account.computing[prompt.key] = self._task(self._compute(pool, account, prompt), prompt)
 
     def _ranked(self, pool: Pool, account: _Account, leaving: set[str], now: float, *, fetched: bool) -> list[KeptPrompt]:
-        """Return the sessions to hand over next: either sessions whose blocks heirs can fetch, or sessions whose
-        prompts heirs must compute.
+        """Return the prompts to hand over next, in the order of their worth. `fetched`: return the prompts whose blocks
+        heirs can fetch; otherwise return the prompts that heirs must compute.
         """
 
         def is_next(prompt: KeptPrompt) -> bool:
@@ -197,7 +203,7 @@ class Heirs:
         return asyncio.create_task(hand_over, name=f"hand over {prompt.request.id}")
 
     def _let_go(self, pool: Pool, account: _Account, now: float) -> None:
-        """Release draining instances from which no heir will fetch, or that were kept for HOLD_SECONDS."""
+        """Release draining instances from which no heir will fetch, or that have been kept for HOLD_SECONDS."""
         for instance, since in tuple(pool.account.holds.items()):
             if since and (now - since >= HOLD_SECONDS or not (account.fetching or self._has_heirs_to_come(pool, account, instance))):
                 pool.account.let_go(instance)
@@ -206,7 +212,7 @@ class Heirs:
         return any(_fetches(account, one) for one in self._prompts.of(pool.key) if one.instance == instance and not one.given_up)
 
     def _leaving(self, pool: Pool, account: _Account, now: float) -> set[str]:
-        """Return the targets that have sessions, accept no requests, and will not accept them again soon."""
+        """Return the targets that have sessions, accept no requests, and will probably not accept them again."""
         draining = {entry.id for entry in pool.table.instances if entry.state is InstanceState.DRAINING}
         known = {prompt.instance for prompt in self._prompts.of(pool.key)}
         sought = set(map(instance_of, known))
@@ -217,8 +223,8 @@ class Heirs:
         return {one for one in away if instance_of(one) in draining or now - account.since[one] >= BLINK_SECONDS}
 
     async def _compute(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> None:
-        """Let the session's heir compute the prompt. Its tokens were taken from the budget; tokens that were cached are
-        returned to the budget.
+        """Let the session's heir compute the prompt. The prompt's tokens were already taken from the budget; the tokens
+        that the heir had cached are returned to it.
         """
         prompt.given_up = True  # however that ends, but for an instance that computes it
         left, call, request = prompt.instance, *self._again(pool, account, prompt)
@@ -231,8 +237,8 @@ class Heirs:
         _warmed(pool, prompt, left, ticket.verdict.instance, _computed(ticket))
 
     async def _fetch(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> None:
-        """Let the session's heir fetch the prompt's blocks. If they do not come, nothing is computed here: the prompt
-        is left to `_compute`, within the budget.
+        """Let the session's heir fetch the prompt's blocks. If this fails, the prompt is not computed here; `_compute`
+        does this later, within the budget.
         """
         prompt.given_up = True
         left, call, request = prompt.instance, *self._again(pool, account, prompt)
@@ -249,7 +255,9 @@ class Heirs:
             prompt.given_up = prompt.is_fetchable = False
 
     async def _fetched(self, call: Call, pool: Pool, ticket: Ticket) -> bool:
-        """Bring the blocks to the heir that the scheduler names, and complete the ticket. Return whether they came."""
+        """Let the heir that the scheduler chooses fetch the blocks, and complete the ticket. Return whether the heir
+        has the blocks.
+        """
         verdict = await ticket.decided()
         if not isinstance(verdict, Dispatch) or not verdict.longest_transfer_seconds:
             return False
@@ -260,7 +268,9 @@ class Heirs:
         return True
 
     def _again(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> tuple[Call, RoutingRequest]:
-        """Return the kept prompt as a new call for one token, and the request by which an heir is chosen for it."""
+        """Return a new call with the kept prompt, for one token, and the routing request by which the scheduler chooses
+        the heir.
+        """
         call = call_again(self._calls, prompt, self._now())
         request = replace(
             prompt.request,
@@ -278,7 +288,7 @@ class Heirs:
 
 
 def _warmed(pool: Pool, prompt: KeptPrompt, left: str, heir: str, computed: int) -> None:
-    """Record that the heir holds the prompt, for which it computed this many tokens."""
+    """Record that the heir now has the prompt, and that it computed this many tokens."""
     prompt.given_up = False
     pool.counters.handed_over["warmed"] += 1
     pool.counters.handed_over_tokens += computed
@@ -287,10 +297,12 @@ def _warmed(pool: Pool, prompt: KeptPrompt, left: str, heir: str, computed: int)
 
 
 class PrefixCopies:
-    """Makes the copies of shared prefixes that are due (`fairlead.routing.scheduling.copying`), one at a time for each
-    pool. The prefix is copied by means of the kept prompt of a session: the instance that holds the prefix names the
-    prompt's blocks, and the target fetches these blocks. No client waits for a copy, and a copy that fails is not
-    computed instead. `now` is the router's clock in Unix seconds.
+    """Makes the copies of shared prefixes that are due (`fairlead.routing.scheduling.copying`), one at a time in each
+    pool.
+
+    A prefix is copied with the kept prompt of a session. The instance that has the prefix names the prompt's blocks,
+    and the target fetches these blocks. No client waits for a copy. If a copy fails, the target does not compute the
+    prefix. `now` is the router's clock in Unix seconds.
     """
 
     def __init__(
@@ -303,7 +315,7 @@ class PrefixCopies:
         self._is_ending = is_ending
         self._now = now
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        """By the copy's id: the copies in progress."""
+        """By the id of the copy: the copies in progress."""
 
     async def look(self) -> None:
         """Begin the copies that are due. Runs every COPIES_LOOK_SECONDS."""
@@ -330,7 +342,7 @@ class PrefixCopies:
 
 
 def call_again(calls: Calls, prompt: KeptPrompt, now: float) -> Call:
-    """Return a new call with the kept prompt, for one output token."""
+    """Return a new call for the kept prompt with one output token."""
     body = encoded(_for_one_token(decoded(prompt.body), prompt.dialect))
     call_id = calls.next_id()
     head = _LENGTH.sub(b"content-length: %d\r\n" % len(body), prompt.head, count=1)
@@ -341,13 +353,13 @@ def call_again(calls: Calls, prompt: KeptPrompt, now: float) -> Call:
 
 
 def _fetches(account: _Account, prompt: KeptPrompt) -> bool:
-    """Return whether an heir can fetch the prompt's blocks, as far as that is known before it is tried."""
+    """Return whether an heir can probably fetch the prompt's blocks."""
     return prompt.is_fetchable and prompt.request.movable and prompt.instance in account.sources
 
 
 def _hands_on(pool: Pool, revision: str, source: str) -> bool:
-    """Return whether heirs can fetch blocks from a leaving target of this revision: it still exists, and the heirs'
-    engines have the same layout of KV blocks.
+    """Return whether heirs can fetch blocks from the leaving target `source`, which has this revision. It must still
+    exist, and the engine of an heir must have the same layout of KV blocks.
     """
     if not pool.moves_caches or source not in pool.addresses:
         return False
@@ -357,9 +369,11 @@ def _hands_on(pool: Pool, revision: str, source: str) -> bool:
 
 
 def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
-    """Return the instances preferred for a session that leaves an instance of the revision `left`: instances that stay
-    in the pool and have another revision or, if these could not serve the session alone, all instances that stay. None
-    if this would exclude no instance, or if no such instances could serve the session alone.
+    """Return the instances among which the heir is chosen, for a session that leaves an instance of the revision
+    `left`.
+
+    These are the instances that stay in the pool and have another revision. If they could not serve the session alone,
+    these are all instances that stay. None if all accepting instances may be chosen.
     """
     accepting = [entry for entry in pool.table.instances if entry.accepting]
     stay = [entry for entry in accepting if entry.stays]
@@ -372,8 +386,8 @@ def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
 
 
 def _computed(ticket: Ticket) -> int:
-    """Return the number of tokens that the hand-over cost: the tokens that the engine reported as not cached or,
-    without a report, the predicted number.
+    """Return the number of prompt tokens that the heir computed: the tokens that its engine did not report as cached
+    or, without a report, the predicted number.
     """
     verdict, usage = ticket.verdict, ticket.usage
     if usage is not None and usage.cached_tokens is not None and usage.prompt_tokens:
@@ -382,7 +396,7 @@ def _computed(ticket: Ticket) -> int:
 
 
 def _for_one_token(document: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
-    """Return the request with the same prompt, for one output token."""
+    """Return the document of a request with the same prompt, for one output token."""
     short = {name: value for name, value in document.items() if name not in _NEEDLESS}
     if dialect is Dialect.RESPONSES:
         return {**short, "stream": False, "max_output_tokens": 1, "store": False}

@@ -1,7 +1,7 @@
 """Passes a streamed answer from its engine to its client.
 
-The answer is buffered until it has content: before that, the engine may still report a failure, and the router can try
-another instance. An `Exchange` is one such attempt: a call at one instance, and the headers of its answer.
+The answer is buffered until it has content. Until then the engine may report a failure, and the router can try another
+instance. An `Exchange` is one such attempt: a call at one instance, and the headers of its answer.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from fairlead_router.relaying.second_opinions import Doubt
 from fairlead_router.relaying.sending import failure_of_answer, passed_headers
 
 ANSWER = "answer"
-"""The kind of failure for an answer that reports an error in spite of its status, or has no content."""
+"""The kind of failure for an answer that reports an error in spite of its success status, or has no content."""
 
 HELD_BYTES = 256 * 1024
-"""Maximum number of buffered bytes at the beginning of a stream. After that, the response to the client begins even
-without content.
+"""Maximum number of buffered bytes at the beginning of a stream. Beyond it, the response to the client begins even if
+there is no content yet.
 """
 HELD_SECONDS = 15.0
-"""Seconds after which the client's response begins with the next event even without content, so that the stream's
-comments keep the connection alive.
+"""Seconds after which the response to the client begins with the next event, even if there is no content yet. Then the
+stream's comments keep the connection alive.
 """
 
 
 class Exchange:
-    """One attempt at a routed request: the call at `instance`. The answer is written to `client`, and the end is
-    recorded in the account of `pool` by `ticket`. For a divided request the answer is the decode instance's.
+    """One attempt at a routed request: the call at the instance `instance`, and its answer.
+
+    The answer is written to `client`, and its end is recorded for `ticket` in the account of `pool`. For a divided
+    request, it is the decode instance's answer.
     """
 
     __slots__ = ("call", "client", "connection", "dispatch", "doubt", "handed_over_at", "instance", "pool", "ticket")
@@ -60,20 +62,22 @@ class Exchange:
         self.instance = instance
         self.connection = connection
         self.handed_over_at = handed_over_at
-        """The time at which the decode instance of a divided request received it; 0 = the request is not divided."""
+        """The time at which a divided request was sent to the decode instance; 0 = the request is not divided."""
         self.doubt = doubt
-        """The refusals of other engines for this request so far."""
+        """The refusals of this request by other engines so far; None if there are none."""
 
     @property
     def is_stream(self) -> bool:
-        """Whether the answer is a stream. An engine may also send one document to a client that requested a stream."""
+        """Whether the answer is a stream. An engine may also send a single document to a client that requested a
+        stream.
+        """
         if self.connection.status >= 400:
             return False
         return not content_type(self.connection.headers).startswith(b"application/json")
 
     def answer_headers(self) -> bytes:
-        """Return the header lines for the client: the headers of the engine that may be passed on, and the headers
-        about the routing decision.
+        """Return the header lines for the client: the engine's headers that may be passed on, and headers about the
+        routing decision.
         """
         dispatch, ticket = self.dispatch, self.ticket
         lines = passed_headers(self.connection)
@@ -102,15 +106,15 @@ class Beginnings(Protocol):
     """Callbacks for the progress of a stream."""
 
     def begins(self) -> None:
-        """Write the status and headers, because the client's response begins now."""
+        """Write the status and the headers, because the response to the client begins now."""
 
     def has_content(self) -> None:
         """Record that the client has received the first piece of generated content."""
 
 
 class StreamPassage:
-    """One attempt at passing a stream on. `take` receives the engine's pieces, `take_last` the last piece. `clock`
-    returns seconds from any start.
+    """Passes one attempt's stream on to the client. Call `take` with each piece of the engine, and `take_last` with the
+    last piece. `clock` returns seconds from any start.
     """
 
     __slots__ = ("_client", "_clock", "_connection", "_hears", "_held", "_keep", "_reader", "_since", "_size", "begun")
@@ -124,7 +128,7 @@ class StreamPassage:
         clock: Callable[[], float],
         keep: Callable[[bytes], None] | None = None,
     ) -> None:
-        """Make the passage. `keep` is called with each piece that the client gets."""
+        """Make the passage. `keep`: is called with each piece that the client gets; None = no pieces are kept."""
         self._keep = keep
         self._reader = reader
         self._connection = connection
@@ -132,16 +136,16 @@ class StreamPassage:
         self._hears = hears
         self._clock = clock
         self._since: float | None = None
-        """Time at which the first piece arrived, as long as there is no content; None before the first piece."""
+        """The time at which the first piece arrived; None before it. It is not needed once there is content."""
         self._held: list[bytes] | None = []
-        """The pieces that arrived before any content; None once content has arrived."""
+        """The pieces that have arrived before any content; None once there is content."""
         self._size = 0
         self.begun = False
-        """Whether the client's response has begun, so that no other instance can be tried."""
+        """Whether the response to the client has begun, so that no other instance can be tried."""
 
     def take(self, piece: bytes) -> bool:
-        """Pass a piece on, or buffer it. Return False if reading from the engine must pause because the client is
-        slow.
+        """Pass a piece on, or buffer it. Return False if the router must pause reading from the engine, because the
+        client reads slowly.
         """
         shown = self._reader.feed(piece)
         if self._held is None:
@@ -153,9 +157,7 @@ class StreamPassage:
         return self._hold(self._held, shown)
 
     def take_last(self, piece: bytes) -> bytes:
-        """Handle the end of the stream. Return the bytes that are still to be written, if the stream has content or the
-        client's response has begun.
-        """
+        """Take the last piece of the stream. Return the bytes that were not written to the client yet."""
         shown = self._reader.feed(piece) if piece else b""
         shown += self._reader.end()
         held, self._held = self._held, None
@@ -166,7 +168,7 @@ class StreamPassage:
         return b"".join((*held, shown))
 
     def begin(self) -> None:
-        """Begin the client's response, if it has not begun."""
+        """Begin the response to the client, unless it has begun."""
         if not self.begun:
             self.begun = True
             self._hears.begins()
@@ -199,8 +201,8 @@ class StreamPassage:
 
 
 class RestPassage:
-    """Passes on the rest of an answer whose first part the client has. `goes_on` is called when the first content of
-    the rest arrives.
+    """Passes on the rest of an answer, whose first part the client has. `goes_on` is called when the first content of
+    the rest has arrived.
     """
 
     __slots__ = ("_client", "_connection", "_goes_on", "_keep", "_reader", "_waits")
@@ -223,7 +225,7 @@ class RestPassage:
         self._waits = True
 
     def take(self, piece: bytes) -> bool:
-        """Pass a piece on, or buffer it (see `StreamPassage.take`)."""
+        """Pass a piece on (see `StreamPassage.take`)."""
         shown = self._reader.feed(piece)
         self._look()
         if not shown:
@@ -232,13 +234,13 @@ class RestPassage:
         return self._client.write(shown)
 
     def take_last(self, piece: bytes) -> bytes:
-        """Handle the end of the stream (see `StreamPassage.take_last`)."""
+        """Take the last piece of the stream (see `StreamPassage.take_last`)."""
         shown = (self._reader.feed(piece) if piece else b"") + self._reader.end()
         self._look()
         return shown
 
     def begin(self) -> None:
-        """Do nothing: the client's response has begun already."""
+        """Do nothing, because the response to the client has already begun."""
 
     def _look(self) -> None:
         reader = self._reader
@@ -253,16 +255,16 @@ _CODINGS = frozenset({b"br", b"compress", b"deflate", b"gzip", b"x-compress", b"
 
 
 def shortfall_of(connection: UpstreamConnection, failure: Failure) -> str:
-    """Return a message about the missing part of an answer with a success status. If the engine compressed the answer,
-    the message says that it could not be read for this reason.
+    """Return a message about the failure of an answer with a success status. If the engine compressed the answer, the
+    message names this as the reason.
     """
     coding = next((value.strip().lower() for name, value in connection.headers if name == b"content-encoding"), b"")
     if coding in _CODINGS:
-        return f"it is compressed (content-encoding: {coding.decode()}), which the router asks engines not to do"
+        return f"it is compressed (content-encoding: {coding.decode()}), although the router asks engines for uncompressed answers"
     return failure.message
 
 
 def answer_failed(connection: UpstreamConnection, failure: Failure) -> UpstreamFailure:
-    """Return the `UpstreamFailure` for a failure that an answer with a success status reports."""
+    """Return an `UpstreamFailure` for a failure that an answer with a success status reports."""
     words = f"answered {connection.status}, but no answer: {shortfall_of(connection, failure)}"
     return failure_of_answer(connection, ANSWER, words, failure.status)

@@ -1,8 +1,8 @@
-"""Relays a routed request: waits for its dispatch, sends it, retries it if it fails before the first content, passes
+"""Relays a routed request: waits for its dispatch, sends it, retries it if it fails before its first content, passes
 the answer on, and records its end.
 
-`Proxy.relay` ends the request's ticket exactly once, however it returns: answered, refused by the engine, failed,
-refused by the scheduler, or cancelled because the client went away.
+`Proxy.relay` ends the request's ticket exactly once, in whatever way it returns: answered, refused by the engine,
+failed, refused by the scheduler, or cancelled because the client has left.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from fairlead_router.relaying.usage_asking import UsageAsking
 _RESPONSES: Final = Dialect.RESPONSES
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
-"""Maximum number of bytes of an unstreamed answer that are buffered until it is complete; a longer answer is passed on
-as it arrives.
+"""Maximum number of bytes of an unstreamed answer that are buffered until the answer is complete. A longer answer is
+passed on as it arrives.
 
-If the engine is lost while the answer is buffered, the client still gets an error status.
+While the answer is buffered, the client can still get an error status if the engine is lost.
 """
 
 logger = logging.getLogger(__name__)
@@ -87,12 +87,13 @@ class Proxy:
     async def relay(
         self, call: Call, request: RoutingRequest, pool: Pool, client: Client, charge: Charge | None = None
     ) -> ErrorAnswer | None:
-        """Serve one call to its end, with the `charge` of its client's key.
+        """Serve one call to its end. `charge`: the charge of the client's key; None without a key.
 
-        Return None if the call was answered or its client went away, otherwise the error response that the caller must
-        send.
+        Return None if the call was answered or its client has left. Otherwise return the error response, which the
+        caller must send.
 
-        Raises only if the server is being torn down.
+        Raises BadRequest if the request cannot be encoded for an engine. Other exceptions are bugs, or show that the
+        server is being stopped.
         """
         self._calls.enter(call)
         ticket: Ticket | None = None
@@ -196,8 +197,10 @@ class Proxy:
             self._calls.leave(call)
 
     def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal | None:
-        """Return the scheduler's next decision. Return None if the request's total time is over, which ends its ticket:
-        its client would not wait for another engine, and its session would leave an instance that works.
+        """Return the scheduler's next decision after a failure.
+
+        If the request's total time is over, end its ticket and return None. A retry would be useless, because the
+        client does not wait any longer, and the session would leave an instance that may work.
         """
         now = self._now()
         call.losses += failure.kind == "lost"
@@ -219,8 +222,8 @@ class Proxy:
         return verdict
 
     def _left(self, call: Call, pool: Pool, ticket: Ticket) -> None:
-        """End the ticket of a client that closed its connection. If the protocol's last event was sent, the client was
-        served: many clients do not wait for the end of the stream.
+        """End the ticket of a client that has closed its connection. If the protocol's last event was sent, the request
+        counts as served, because many clients do not wait for the end of the stream.
         """
         now, stream, dispatch = self._now(), ticket.stream, ticket.verdict
         if stream is not None and isinstance(dispatch, Dispatch):
@@ -237,8 +240,8 @@ class Proxy:
     def _tell_refusal(
         self, call: Call, client: Client, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure, refusal: KeptRefusal
     ) -> None:
-        """Send the client the first instance's refusal, because the instance that was asked for a second opinion
-        failed.
+        """Send the client the refusal of an earlier instance, because the instance that was asked for a second opinion
+        has failed.
         """
         now = self._now()
         call.drop_connection()
@@ -249,10 +252,10 @@ class Proxy:
         client.end(refusal.body)
 
     async def _whole(self, exchange: Exchange) -> None:
-        """Pass on an unstreamed answer when it is complete or too long to buffer.
+        """Pass on an unstreamed answer when it is complete, or as soon as it is too long to buffer.
 
-        Raises UpstreamFailure if its engine is lost before that or reports a failure: the client has received nothing
-        then.
+        Raises UpstreamFailure if the engine is lost before that, or reports a failure. The client has then received
+        nothing.
         """
         call, client, connection = exchange.call, exchange.client, exchange.connection
         body = await connection.read()
@@ -291,7 +294,7 @@ class Proxy:
         client.end(body)
 
     async def _pass_on_long(self, exchange: Exchange, before: bytes) -> None:
-        """Send the pieces of an unstreamed answer as they arrive, after the bytes `before`, which were sent already."""
+        """Send the rest of an unstreamed answer as it arrives. `before`: the bytes that were sent already."""
         client, connection = exchange.client, exchange.connection
         long = LongAnswer(has_input=exchange.ticket.request.prompt_bytes > 0)
         long.feed(before)
@@ -316,10 +319,10 @@ class Proxy:
         client.end(last)
 
     async def _stream(self, exchange: Exchange) -> Dispatch | None:
-        """Pass on a streamed answer from its first content on. Pieces go from the engine's callback straight to the
-        client; a slow client pauses the engine.
+        """Pass on a streamed answer from its first content on. The engine's callback writes the pieces directly to the
+        client. A slow client pauses reading from the engine.
 
-        If the answer broke off and another instance can continue it, return the dispatch to that instance; None if the
+        If the answer breaks off and another instance can continue it, return the dispatch to that instance; None if the
         answer is over. Raises UpstreamFailure if the engine fails, or reports a failure, before anything was passed on.
         """
         call = exchange.call
@@ -331,13 +334,19 @@ class Proxy:
         return await self._pass(exchange, reader, StreamPassage(reader, exchange.connection, exchange.client, beginnings, self._now, keep))
 
     async def _stream_rest(self, exchange: Exchange) -> Dispatch | None:
-        """Pass on the rest of an answer whose first part came from another engine. The result is that of `_stream`."""
+        """Pass on the rest of an answer whose first part came from another engine. Return the dispatch to another
+        instance if this engine breaks off too and the answer can be continued; None if the answer is over.
+        """
         call, connection, kept, carried = exchange.call, exchange.connection, exchange.call.kept, exchange.call.rest
         assert kept is not None
         assert carried is not None
         assert carried.rest is not None
         if connection.status >= 400 or not exchange.is_stream:
-            raise UpstreamFailure(REST_REFUSED, f"answered {connection.status} and no stream, asked for the rest", at=exchange.instance)
+            raise UpstreamFailure(
+                REST_REFUSED,
+                f"answered the request for the rest of an answer with status {connection.status}, without a stream",
+                at=exchange.instance,
+            )
         reader = exchange.ticket.stream = RestReader(carried.rest, kept, hides_usage=call.hides_usage)
         goes_on = partial(self._goes_on, exchange)
         return await self._pass(exchange, reader, RestPassage(reader, connection, exchange.client, kept.pieces.append, goes_on))
@@ -385,12 +394,12 @@ class Proxy:
         return self._carrying.broke_off(call, exchange.client, exchange.pool, ticket, exchange.instance, reader, failure, why)
 
     def remember(self, exchange: Exchange, reader: StreamReader) -> None:
-        """Record which instance holds the response in progress, if its protocol stores responses."""
+        """Record which instance makes the response in progress, if the response's protocol stores responses."""
         if exchange.call.dialect is _RESPONSES and is_response_id(reader.response_id):
             self._held.remember(reader.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
 
     def _answered(self, exchange: Exchange, usage: Usage) -> None:
-        """Settle the account of a complete answer and give the connection back."""
+        """Settle the account of a complete answer, and release its connection."""
         now = self._now()
         if exchange.connection.status < 400:
             if exchange.doubt is not None:
@@ -403,9 +412,10 @@ class Proxy:
         self._sender.release(exchange.call, exchange.connection)
 
     def _keep_prompt(self, call: Call, pool: Pool, ticket: Ticket, now: float) -> None:
-        """Keep the prompt of a served request, which another instance may have to compute when this one leaves. Not
-        kept: a prompt that needs its client's credential or a conversation stored at its engine, because it cannot be
-        sent again; and an embedding's, because no later prompt continues it.
+        """Keep the prompt of a served request, so that another instance can compute it when this instance leaves.
+
+        Some prompts are not kept. A prompt that needs the client's credentials, or a conversation that its engine
+        stores, cannot be sent again. The prompt of an embedding is not continued by a later prompt.
         """
         request, dispatch = ticket.request, ticket.verdict
         if pool.table.routing.hand_over_budget <= 0 or request.warms or not request.blocks or request.within is not None:
@@ -424,7 +434,7 @@ class Proxy:
 
 
 class _StreamBeginnings:
-    """The callbacks for the beginning of one exchange's answer."""
+    """The callbacks for the beginning of the answer of one exchange."""
 
     __slots__ = ("_exchange", "_now", "_proxy")
 
@@ -434,7 +444,7 @@ class _StreamBeginnings:
         self._now = now
 
     def begins(self) -> None:
-        """Write the status and headers (see `Beginnings`)."""
+        """Write the status and the headers (see `Beginnings`)."""
         exchange = self._exchange
         assert exchange.ticket.stream is not None
         self._proxy.remember(exchange, exchange.ticket.stream)
@@ -451,5 +461,5 @@ class _StreamBeginnings:
 
 
 def failed(call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> dict[str, str]:
-    """Return the log fields for an engine's failure at a request."""
+    """Return the log fields for an engine's failure to serve a call."""
     return {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "error": str(failure)}

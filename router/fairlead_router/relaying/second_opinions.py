@@ -1,9 +1,9 @@
-"""Second opinions: when one engine refuses a request as the client's fault (4xx), another engine gets the request.
+"""Second opinions: if one engine refuses a request as invalid (4xx), another engine gets the request too.
 
-If an engine refuses because it does not have a model that the pool declares, another engine is always tried: either
-only this engine lacks the model, or all engines do. Most other refusals are justified. An engine refuses without
-computing, so a second opinion costs little; nevertheless, a budget of the pool limits second opinions. The second
-engine's answer counts: if it is not a refusal, the refusal was the first engine's failure.
+If an engine refuses because it lacks a model that the pool declares, another engine is always tried: either only this
+engine lacks the model, or all engines do. Most other refusals are justified. An engine refuses without computing, so a
+second opinion costs little. Nevertheless, a budget of the pool limits second opinions. The second engine's answer
+decides: if it is not a refusal, the first engine's refusal counts as that engine's failure.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from fairlead_router.pools.tickets import Ticket
 from fairlead_router.relaying.calls import Call
 
 LONGEST_REFUSAL = 256 * 1024
-"""Maximum number of bytes of a refusal that is buffered for a second opinion; a longer refusal is passed on."""
+"""Maximum number of bytes of a refusal that is buffered for a second opinion. A longer refusal is passed on to the
+client.
+"""
 
 
 class KeptRefusal:
-    """An engine's refusal that is kept while another engine is tried: its status, body and header lines for the
-    client.
+    """An engine's refusal that is kept while another engine is tried. `headers`: its header lines for the client.
+    `of_name`: whether the engine refused because it lacks the model's name.
     """
 
     __slots__ = ("body", "headers", "instance", "of_name", "status")
@@ -36,8 +38,8 @@ class KeptRefusal:
 
 
 async def read_refusal(connection: UpstreamConnection) -> bytes | None:
-    """Return the body of a refusal, which can be read again afterwards; None if it is too long to buffer. Raises
-    UpstreamFailure.
+    """Return the body of a refusal, which can be read from the connection again. None if it is too long to buffer.
+    Raises UpstreamFailure.
     """
     body = bytearray()
     while len(body) <= LONGEST_REFUSAL and (piece := await connection.read()):
@@ -47,7 +49,7 @@ async def read_refusal(connection: UpstreamConnection) -> bytes | None:
 
 
 class Doubt:
-    """The refusals of one routed call so far, and its second opinions."""
+    """The refusals of one routed call so far, and the second opinions about it."""
 
     __slots__ = ("_call", "_kept", "_pool", "_taken", "_ticket")
 
@@ -57,11 +59,11 @@ class Doubt:
         self._ticket = ticket
         self._kept: list[KeptRefusal] = []
         self._taken = False
-        """Whether a second opinion of this call was taken from the pool's budget."""
+        """Whether a second opinion for this call was taken from the pool's budget."""
 
     async def ask_elsewhere(self, instance: str, connection: UpstreamConnection, headers: bytes, now: float) -> Dispatch | None:
-        """Return the dispatch to another instance for a second opinion; None if this refusal is passed on to the
-        client. Raises UpstreamFailure.
+        """Return the dispatch to another instance for a second opinion. None if the client must get the first engine's
+        refusal. Raises UpstreamFailure.
         """
         pool, name = self._pool, self._call.model
         body = await read_refusal(connection)
@@ -90,13 +92,13 @@ class Doubt:
 
     @property
     def last(self) -> KeptRefusal | None:
-        """The newest refusal that is not about a missing model name; the client gets it if the next instance fails.
-        None if there is none.
+        """The newest refusal for a reason other than a missing model name; None if there is none. The client gets it if
+        the next instance fails.
         """
         return next((one for one in reversed(self._kept) if not one.of_name), None)
 
     def contradicted(self, now: float) -> None:
-        """Record that an engine answered the call after another had refused it."""
+        """Record that an engine has answered the call after other engines had refused it."""
         pool, name = self._pool, self._call.model
         for one in self._kept:
             if one.of_name:

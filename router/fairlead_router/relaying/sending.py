@@ -1,4 +1,4 @@
-"""Sends a call to one instance and waits for its answer to begin; selects the answer's headers for the client."""
+"""Sends a call to one instance and waits for the answer's beginning. Selects the answer's headers for the client."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ _PASSED = frozenset(
         METADATA_HEADER,
     }
 )  # fmt: skip
-"""Headers of an engine's answer that describe its content, its time or the engine's own work, and are passed on. All
-other headers are dropped: headers that only the gateway may set (framing, connections, CORS, the request id), and
-headers that change what a browser does beyond this answer (cookies, redirects, security policies, reports, other
-services, credentials).
+"""Headers of an engine's answer that are passed on, because they describe its content, its time or the engine's own
+work.
+
+Other headers are dropped unless they have a prefix of `_PASSED_BEGINNINGS`. Only the gateway may set headers for
+framing, connections, CORS and the request id. Other headers would change the behaviour of a browser beyond this answer
+(cookies, redirects, security policies, reports, other services, credentials).
 """
 
 _PASSED_BEGINNINGS = (b"x-", b"openai-", b"anthropic-", b"ratelimit")
-"""Prefixes of the names of further headers that are passed on: engines' own."""
+"""Prefixes of further headers that are passed on, because engines make such headers of their own."""
 
 _WITHHELD = frozenset(
     {
@@ -38,22 +40,22 @@ _WITHHELD = frozenset(
         b"x-robots-tag", b"x-sendfile", b"x-lighttpd-send-file", b"x-webkit-csp", b"x-content-security-policy", b"x-pingback",
     }
 )  # fmt: skip
-"""Headers that are dropped although their prefix is passed on: the gateway's own headers, and headers that change the
-behaviour of browsers, proxies and search engines.
+"""Headers that are dropped although they have a prefix of `_PASSED_BEGINNINGS`: the gateway's own headers, and headers
+that change the behaviour of browsers, proxies and search engines.
 """
 
 _WITHHELD_BEGINNINGS = (b"x-fairlead-", b"x-accel-", b"x-forwarded-", b"x-litespeed-", b"x-envoy-")
 
 LONGEST_RETRY_AFTER_SECONDS = 600.0
-"""The longest Retry-After in seconds, as in the scheduler's own refusals."""
+"""Maximum Retry-After in seconds, as in the scheduler's own refusals."""
 _MOST_DIGITS = 9
 _LONGEST_TIME = 64
 
 _OF_BODY = (
     b"content-", b"etag", b"last-modified", b"accept-ranges", b"digest", b"repr-digest", b"retry-after", METADATA_HEADER,
 )  # fmt: skip
-"""Prefixes of headers that describe a body, or whose information the router sends in its own form. An error response of
-the router does not have these headers.
+"""Prefixes of headers that describe a body, or whose information the router sends in another form. An error response of
+the router leaves these headers out.
 """
 
 
@@ -67,15 +69,15 @@ class Sender:
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """Send a call, or its part `leg`, and wait for the beginning of the answer. `instance` is a target: if it is a
-        rank, a header gives the rank's index to the engine.
+        """Send a call, or its part `leg`, and return the connection when the answer has begun. `instance` is a target;
+        if it is a rank, the engine gets the rank's index in a header.
 
-        If the engine had closed an idle connection, that is not a failure: one new connection is tried. This shows at
-        once; if a request is lost later, the engine had begun to compute it, and the request may have killed the
-        engine.
+        If an idle connection turns out to be closed, the request is sent once more on a new connection, without
+        counting a failure. A closed connection is noticed at once. If a connection is lost later, the engine has begun
+        to compute, and the request may have killed it.
 
-        `credentials`: whether the engine gets the client's credentials. `carried`: whether the call has any. Raises
-        UpstreamFailure, also for a status that is the engine's fault and not the request's.
+        `credentials`: whether the engine gets the client's credentials. `carried`: whether the call has credentials.
+        Raises UpstreamFailure, also for a status that is the fault of the engine and not of the request.
         """
         connection = self._upstream.take_idle(address)
         if connection is None:
@@ -112,22 +114,22 @@ class Sender:
         return connection
 
     def release(self, call: Call, connection: UpstreamConnection) -> None:
-        """Give back the connection of a complete answer, so that another call can use it."""
+        """Release the connection of a complete answer, so that another call can use it."""
         call.connection = None
         self._upstream.release(connection)
 
 
 def without_credentials(head: bytes) -> bytes:
-    """Return the head of a call without its client's credentials, for an engine that must not get them."""
+    """Return the head of a call without the client's credentials, for an engine that must not get them."""
     request, *lines = head.splitlines(keepends=True)
     return b"".join((request, *(line for line in lines if not is_credential(line.partition(b":")[0]))))
 
 
 def refuse_engine_faults(connection: UpstreamConnection, *, credentials: bool) -> None:
-    """Raise UpstreamFailure for a status that must not reach the client.
+    """Raise UpstreamFailure if the client must not get the response, because of its status.
 
-    These are 5xx, 429, redirects (their target is not trusted), and a demand for credentials (401, 403) if the pool
-    does not pass the client's credentials on.
+    These statuses are 5xx, 429, redirects (their target is not trusted), and a demand for credentials (401, 403) if the
+    engine does not get the client's credentials.
     """
     status = connection.status
     if status >= 500 or status == 429:
@@ -136,24 +138,24 @@ def refuse_engine_faults(connection: UpstreamConnection, *, credentials: bool) -
         raise failure_of_answer(connection, "status", f"answered {status}, a redirect, which is not passed on")
     if status in (401, 403) and not credentials:
         remedy = "set spec.engine.passClientCredentials, or let the engines serve without credentials"
-        words = f"answered {status}: it wants a credential, and this pool passes none on"
+        words = f"answered {status}: it requires a credential, and this pool passes no credentials on"
         raise failure_of_answer(connection, "credential", words, detail=remedy)
 
 
 def failure_of_answer(connection: UpstreamConnection, kind: str, words: str, status: int = 0, *, detail: str = "") -> UpstreamFailure:
-    """Return the `UpstreamFailure` for a failure that the engine's answer reports."""
+    """Return an `UpstreamFailure` for a failure that the engine's answer reports."""
     seconds, headers = retry_after(connection.headers), bodiless_headers(connection)
     return UpstreamFailure(kind, words, status, at=connection.address, detail=detail, retry_after_seconds=seconds, headers=headers)
 
 
 def bodiless_headers(connection: UpstreamConnection | None) -> Headers:
-    """Return the headers of an engine's answer that remain valid without its body; empty if no answer began."""
+    """Return the headers of an engine's answer that remain valid without its body; empty if no answer has begun."""
     return [] if connection is None else [header for header in _passed(connection) if not header[0].startswith(_OF_BODY)]
 
 
 def retry_after(headers: Headers) -> float | None:
-    """Return the engine's Retry-After in seconds (RFC 9110 §10.2.3), at most `LONGEST_RETRY_AFTER_SECONDS`; None if it
-    is missing or invalid. A date is compared with the engine's own clock.
+    """Return the engine's Retry-After in seconds (RFC 9110 §10.2.3), at most `LONGEST_RETRY_AFTER_SECONDS`. None if it
+    is missing or invalid. A date in it is compared with the response's own date.
     """
     told = {name: value[:_LONGEST_TIME].decode("latin-1").strip() for name, value in headers if name in (b"retry-after", b"date")}
     text = told.get(b"retry-after", "")
@@ -168,7 +170,7 @@ def retry_after(headers: Headers) -> float | None:
 
 
 def passed_headers(connection: UpstreamConnection) -> list[bytes]:
-    """Return the header lines of an engine's answer that are passed on to the client."""
+    """Return the header lines of an engine's answer that the client gets."""
     return [b"%s: %s\r\n" % header for header in _passed(connection)]
 
 

@@ -1,7 +1,7 @@
-"""Requests usage (token counts) for streams whose clients did not request it: `stream_options.include_usage`.
+"""Requests usage (token counts) for streams whose clients do not request it: `stream_options.include_usage`.
 
-All other bytes of the client's request stay unchanged. An engine that refuses the option gets the request as its client
-sent it, and for a while no other request with the added option.
+All other bytes of the client's request stay unchanged. An engine that refuses the option gets the request as the client
+sent it. For a while, other requests to this engine do not get the option either.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fairlead_router.relaying.sending import Sender
 _OPENAI: Final = Dialect.OPENAI
 
 ASKED_AGAIN_SECONDS = 600.0
-"""Seconds for which the option is not added to requests for an engine that refused it. It is tried again then, because
+"""Seconds for which requests to an engine that refused the option do not get it. After that it is tried again, because
 another engine may have got the address.
 """
 
@@ -32,21 +32,22 @@ _FIELD = "stream_options"
 _ASKED = b'"stream_options":{"include_usage":true}'
 _REFUSAL_BYTES = 64 * 1024
 REFUSALS = (400, 422)
-"""Statuses by which engines refuse a request field."""
+"""Statuses with which engines refuse a request field."""
 
 
 def may_ask_for_usage(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
-    """Return whether this is a streamed chat or completion whose client does not request usage itself."""
+    """Return whether this is a streamed chat or completion whose client does not itself request usage."""
     if not parsed.stream or parsed.include_usage or endpoint.dialect is not _OPENAI:
         return False
     return "messages" in parsed.document or "prompt" in parsed.document or "prompt_embeds" in parsed.document
 
 
 def ask_for_usage(body: bytes, document: Document) -> tuple[bytes, Change | None]:
-    """Return the body of a streamed chat or completion with the option that requests usage, and the change; None =
-    nothing was changed.
+    """Return the body of a streamed chat or completion with the option that requests usage, and the change. The change
+    is None if the body is unchanged.
 
-    Usage in every chunk is not requested, because vLLM gives it only to clients that request usage too.
+    A client's option for usage in every chunk is removed. The client does not lose anything, because vLLM sends such
+    usage only to clients that also set `include_usage`.
     """
     if _FIELD not in document:
         at = body.index(b"{") + 1
@@ -63,22 +64,22 @@ def ask_for_usage(body: bytes, document: Document) -> tuple[bytes, Change | None
 
 
 class UsageAsking:
-    """Sends calls as `Sender` does, and remembers which engines refuse the option that requests usage. `now` is the
-    router's clock.
+    """Sends calls like `Sender`, and remembers which engines refuse the option that requests usage. `now` is the
+    router's clock in Unix seconds.
     """
 
     def __init__(self, sender: Sender, now: Callable[[], float]) -> None:
         self._sender = sender
         self._now = now
         self._refusing: dict[str, float] = {}
-        """By address: the time, by the router's clock, until which the option is not added for the engine."""
+        """By engine address: the time until which requests do not get the option."""
 
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """Send a call as `Sender.begin` does. If the engine refuses the call because of the added option, the call is
-        sent again without the option, and this does not count as a failure. If the engine then refuses the client's own
-        request too, the option may not have been the cause.
+        """Send a call as `Sender.begin` does. If the engine refuses the added option, send the call again without it;
+        this does not count as a failure. If the engine then refuses the client's own request too, the option is not
+        remembered as refused.
         """
         change = call.asks_usage
         if change is None:
@@ -102,14 +103,14 @@ class UsageAsking:
         return until is not None and until > self._now()
 
     def refused(self, address: str) -> None:
-        """Record that the engine at this address refused the option that requests usage."""
+        """Record that the engine at this address has refused the option that requests usage."""
         now = self._now()
         self._refusing = {other: until for other, until in self._refusing.items() if until > now}
         self._refusing[address] = now + ASKED_AGAIN_SECONDS
 
 
 async def _names_the_option(connection: UpstreamConnection) -> bool:
-    """Return whether a refusal is about the option that requests usage; its body can be read again."""
+    """Return whether a refusal is about the option that requests usage. If it is not, its body can be read again."""
     answer = bytearray()
     while len(answer) <= _REFUSAL_BYTES and (piece := await connection.read()):
         answer += piece
@@ -120,8 +121,8 @@ async def _names_the_option(connection: UpstreamConnection) -> bool:
 
 
 def names_the_option(answer: bytes | bytearray) -> bool:
-    """Return whether the body of a refusal may be about the option that requests usage: it names the option, and does
-    not quote the whole request, as vLLM does for a field that is missing or invalid.
+    """Return whether the body of a refusal may be about the option that requests usage. It must name the option, and
+    must not quote the whole request, as vLLM does for a field that is missing or invalid.
     """
     if b"stream_options" not in answer and b"include_usage" not in answer:
         return False

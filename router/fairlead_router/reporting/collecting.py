@@ -1,9 +1,9 @@
-"""Moves records of the schedulers, and the counts of keys' use, to the disk, in batches.
+"""Collects the records of the schedulers and the counts of keys' use, and writes them to disk in batches.
 
-Five times a second the collector takes history (such as bindings); once a second it also takes samples. Each batch is
-encoded once, in the form that is stored and sent. Every batch is written to disk before any of it is sent, as long as
-the disk accepts it. Other routers wait for history, which says where sessions are, so it is taken more often. Samples
-are counts of whole seconds, and posting them costs as much as a hundred requests.
+The collector takes history (such as bindings) five times a second, and samples once a second. Each batch is encoded
+once, in the form in which it is stored and sent. As long as the disk accepts batches, every batch is written to disk
+before it is sent. History is taken more often because it says where sessions are, and other routers wait for it.
+Samples are counts of whole seconds, and a post of samples costs as much as a hundred requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """An encoded ReportBatch, of history or of samples, that is not on disk yet."""
+    """An encoded ReportBatch with history or with samples that is not on disk yet."""
 
     cargo: Cargo
     records: int
@@ -43,9 +43,9 @@ class Batch:
 
 
 def encode_batches(router: str, records: dict[str, list[Any]], new_id: Callable[[], str]) -> Iterator[Batch]:
-    """Divide records (by field of ReportBatch, in order) into batches of about BATCH_RECORDS.
+    """Yield batches of about BATCH_RECORDS records. `records`: the records by field of ReportBatch, in order.
 
-    History and samples never share a batch. A migration is always in the same batch as its binding.
+    A batch has either history or samples. A migration is always in the same batch as its binding.
     """
     migrations = {record.id: record for record in records.get("migrations", ()) if isinstance(record, MigrationRecord)}
     for cargo in Cargo:
@@ -71,8 +71,8 @@ def _batch(router: str, cargo: Cargo, size: int, fields: dict[str, list[Any]], b
 
 
 def spooled_changes(spool: Spool) -> tuple[BindingChange, ...]:
-    """Return this router's binding changes that are still on disk, because an earlier process may not have delivered
-    them; oldest first.
+    """Return this router's binding changes that are still on disk, oldest first. An earlier process may not have
+    delivered them.
     """
     found: list[BindingChange] = []
     for batch in spool.batches(Cargo.HISTORY):
@@ -84,12 +84,12 @@ def spooled_changes(spool: Spool) -> tuple[BindingChange, ...]:
 
 
 BATCH_SECONDS = 0.2
-"""Seconds between two collections; the first collection of each second also takes samples."""
+"""Seconds between two collections. The first collection of each second also takes samples."""
 
 
 class Collector:
-    """Takes records from schedulers and writes them to disk. `on_spooled` is called when there are new batches to send.
-    If there is a `tracer`, it gets the records first.
+    """Takes records from the schedulers and writes them to disk. `on_spooled` is called when there are new batches to
+    send. The `tracer`, if there is one, gets the records first.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class Collector:
         self._on_spooled = on_spooled
         self._tracer = tracer
         self._unstored: deque[Batch] = deque()
-        """Batches that were not written yet. A cancelled call may leave batches here whose thread never started."""
+        """Batches that were not written yet. A cancelled call of `collect` may leave batches here."""
         self._storing = threading.Lock()
         self._second = -1
-        """The second in which samples were last taken."""
+        """The Unix second in which samples were last taken."""
 
     async def collect(self, *, final: bool = False) -> None:
-        """Take the records that are due, or all records if `final`, and write them to disk, together with batches that
-        the disk did not accept before. The `final` call waits for the writes of a cancelled call.
+        """Take the records that are due and write them to disk. Also write the batches that the disk did not accept
+        before. `final`: take all records, and wait for the writes of a cancelled call.
         """
         dropped = 0
         now = self._now()

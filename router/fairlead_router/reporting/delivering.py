@@ -1,15 +1,16 @@
-"""Sends batches from the disk to the control API until acknowledged, and the router's state at least once a second.
+"""Sends batches from the disk to the control API until it acknowledges them, and sends the router's state at least once
+a second.
 
-The API corrects times by the offset of the clock by which a record was dated. A batch of an earlier process is sent
-with that process's estimate of the API's clock, and only after this process has an estimate too.
+The API corrects the times in a record by the offset of the clock that dated the record. A batch of an earlier process
+is sent with that process's estimate of the API's clock. It is sent only after this process has its own estimate.
 
-A batch on disk holds no state (acknowledged tables, in-flight counts). The current state is added when a batch is sent:
-old counts, replayed after an outage, would mislead an operator that waits for an instance to become idle. Consecutive
-batches share a post, as many as the API accepts. Each batch keeps its id, so the API stores each once, however batches
-are divided among posts and repeated.
+A batch on disk has no state (acknowledged tables, in-flight counts). The current state is added when a batch is sent,
+because old counts, sent again after an outage, would mislead an operator that waits until an instance is idle. A post
+has as many consecutive batches as the API accepts. Each batch keeps its id, so the API stores each batch once, even if
+batches are sent again or divided differently among posts.
 
-History and samples are sent in separate lanes at the same time, so that a failing batch slows only its own lane.
-History keeps its order.
+History is sent in one lane and samples in two, at the same time, so that a failing batch slows only its own lane. The
+batches of history stay in order.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ from fairlead_router.reporting.spool_metrics import SpoolMetrics
 
 LANES = (Cargo.HISTORY, Cargo.SAMPLES, Cargo.SAMPLES)
 POST_BATCHES = 1_000
-"""Maximum number of consecutive batches sent as one post."""
+"""Maximum number of consecutive batches in one post."""
 ATTEMPTS_AT_A_FAULT = 5
-"""Number of failures of the API (500) at one batch after which the batch is moved aside, if the API accepts other
-batches.
+"""Number of times that the API responds to a batch with an error of its own (500) before the batch is moved aside. Only
+a batch among others that the API accepts is moved aside.
 """
 PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR})
-"""Errors of reading a file that are not the file's fault: the process has no descriptor or memory left."""
+"""Errors of reading a file for which the file is not at fault, because the process has no descriptor or memory left."""
 SHORTEST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Lane:
-    """The state of sending history, or of sending samples: how many batches one post has, how often the current single
-    batch failed, and the pause.
+    """The state of one lane, which sends history or samples. `most_batches`: the maximum number of batches in the next
+    post. `faults`: the number of times that the current single batch has failed.
     """
 
     cargo: Cargo
@@ -62,18 +63,20 @@ class Lane:
     _pause: float = SHORTEST_PAUSE_SECONDS
 
     def pause(self) -> float:
-        """Return the seconds to wait after a failure; they grow with each call."""
+        """Return the seconds to wait after a failure. They double with each call, up to LONGEST_PAUSE_SECONDS."""
         now, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE_SECONDS)
         return now
 
     def went_well(self) -> None:
-        """Record that a post was accepted: the next posts have the full number of batches again, without pauses."""
+        """Record that a post was accepted. The next post may have twice as many batches, up to POST_BATCHES, and the
+        next pause is short.
+        """
         self.most_batches = min(POST_BATCHES, self.most_batches * 2)
         self.faults, self._pause = 0, SHORTEST_PAUSE_SECONDS
 
     def halve(self, batches: int) -> None:
-        """Halve the number of batches per post, after a post of `batches` batches failed. One batch may be invalid:
-        halving finds this batch, and delivers the others.
+        """Halve the number of batches per post, because a post of `batches` batches has failed. If one batch is
+        invalid, repeated halving finds it and delivers the other batches.
         """
         self.most_batches = max(1, batches // 2)
         self.faults = 0
@@ -81,7 +84,8 @@ class Lane:
     def failed_alone(self) -> bool:
         """Count a failure of a post with a single batch.
 
-        Return whether the batch has failed often enough to be moved aside, if the API accepts other batches.
+        Return whether the batch has failed often enough to be moved aside. The caller also checks that the API accepts
+        other batches.
         """
         self.faults += 1
         return self.faults >= ATTEMPTS_AT_A_FAULT
@@ -89,40 +93,42 @@ class Lane:
 
 POST_RECORDS = 2_000
 POST_BYTES = 4 * 1024 * 1024
-"""Maximum number of bytes of consecutive batches in one post; POST_RECORDS and `POST_BATCHES` limit it too."""
+"""Maximum number of bytes of the batches in one post. POST_RECORDS and `POST_BATCHES` limit a post too."""
 STATE_SECONDS = 1.0
-"""Maximum number of seconds between two posts of the state, which have no batches if there are none. The state shows
+"""Maximum number of seconds between two posts with the state. A post has no batches if there are none. The state shows
 the API that this router is live.
 """
 STATE_POST_SECONDS = 4.0
-"""Timeout in seconds for a post of the state alone. It is short, so that a router whose API process hangs reports to
-another API process in time: a router that is silent for 10 s counts as gone, and then draining instances are deleted in
-spite of its requests.
+"""Timeout in seconds for a post that has only the state. It is short so that, if an API process hangs, the router can
+report to another API process in time. A router that is silent for 10 s counts as gone, and draining instances are then
+deleted in spite of its requests.
 """
 LOOK_SECONDS = 0.2
-"""Seconds between two checks for a new table that must be acknowledged."""
+"""Seconds between two checks for news that must be reported at once: a new table, or pools in which requests begin or
+stop waiting for an instance.
+"""
 LEARNED_SECONDS = 0.9
-"""Minimum number of seconds between two computations of the learned figures: each examines hundreds of observations,
-and under load there is a post after each collection of records.
+"""Minimum number of seconds between two computations of the measured figures. A computation examines hundreds of
+observations, and under load there is a post after each collection of records.
 """
 
 logger = logging.getLogger(__name__)
 
 
 class AskableRouters(Protocol):
-    """The directory of routers that decide for others. `own`: the address of this router for connections from other
-    routers.
+    """The directory of routers that can decide for this router. `own`: the address at which other routers connect to
+    this router; None if they cannot.
     """
 
     @property
     def own(self) -> AskAddress | None: ...
 
     def hear(self, told: Mapping[str, AskAddress]) -> None:
-        """Keep the list of live routers of a receipt."""
+        """Keep the list of live routers from a receipt of the API."""
 
 
 class Delivery:
-    """Sends the spool's batches. `send_forever` runs as long as the router; `finish` is called last."""
+    """Sends the batches of the spool. `send_forever` runs as long as the router; `finish` is called at the end."""
 
     def __init__(
         self,
@@ -150,16 +156,18 @@ class Delivery:
         self._news = asyncio.Event()
         self._state_sent_at = 0.0
         self._acknowledged: tuple[Acknowledgement, ...] = ()
-        """The acknowledgements of tables that were last reported to the API."""
+        """The acknowledgements of tables that the API last received."""
         self._told_holding: frozenset[PoolKey] = frozenset()
         self._learned: tuple[tuple[Acknowledgement, ...], float, tuple[LearntFigure, ...]] = (), -inf, ()
-        """The learned figures that were computed last: the acknowledged tables then, the time, and the figures."""
+        """From the last computation of the measured figures: the tables that were acknowledged then, the time, and the
+        figures.
+        """
         self._heard = asyncio.Event()
-        """Set once the API has responded, so that the offset of its clock is known."""
+        """An event that is set when the API has responded, so that the offset of its clock is known."""
         self._random = random.Random()  # only for jitter between retries
 
     def wake(self) -> None:
-        """Wake the lanes; called when there are new batches on disk."""
+        """Wake the lanes, because there are new batches on disk."""
         self._news.set()
         self._news = asyncio.Event()
 
@@ -171,7 +179,9 @@ class Delivery:
                 lanes.create_task(self._empty_forever(cargo))
 
     async def finish(self, seconds: float) -> None:
-        """Send as much as possible within `seconds`, and report that this router stops. The rest stays on disk."""
+        """Send as many batches as possible within `seconds`, and report that this router stops. The other batches stay
+        on disk.
+        """
         try:
             async with asyncio.timeout(seconds):
                 for cargo in Cargo:
@@ -183,10 +193,12 @@ class Delivery:
             outcome = Later(cause=Cause.TIMED_OUT, problem=f"no time left after {seconds:g} s")
         if not isinstance(outcome, Taken):
             extra = {"error": outcome.problem, "batches_kept": len(self._spool)}
-            logger.warning("could not say goodbye to the control API", extra=extra)
+            logger.warning("could not report this router's end to the control API; unsent batches are kept", extra=extra)
 
     async def _empty_forever(self, cargo: Cargo) -> None:
-        """Send one lane's batches until cancelled. While the API does not respond, the pauses grow, with jitter."""
+        """Send the batches of one lane until cancelled. While the API does not accept them, wait between posts, longer
+        each time and with jitter.
+        """
         lane = Lane(cargo=cargo)
         await self._heard.wait()
         while True:
@@ -200,8 +212,8 @@ class Delivery:
     async def send(self, lane: Lane) -> bool | None:
         """Send the oldest batches of a lane.
 
-        Return True if the lane may send the next batches at once, False if the API did not accept these (they stay on
-        disk), None if there are no batches.
+        Return True if the lane may send the next batches at once. Return False if the API did not accept these batches,
+        which then stay on disk. Return None if there are no batches.
         """
         batches = self._spool.lend(lane.cargo, lane.most_batches, POST_RECORDS, POST_BYTES)
         if not batches:
@@ -215,8 +227,8 @@ class Delivery:
             self._spool_metrics.refresh()
 
     async def _settle(self, lane: Lane, batches: list[SpooledBatch], outcome: Outcome[tuple[ReportReceipt, ...]]) -> bool:
-        """Delete batches, give them back or move them aside after a post. Return whether the lane may send the next at
-        once.
+        """Delete the batches of a post, or keep them, or move a batch aside, depending on the outcome. Return whether
+        the lane may send the next batches at once.
         """
         match outcome:
             case Taken():
@@ -238,7 +250,7 @@ class Delivery:
         return False
 
     async def _takes_others(self) -> bool:
-        """Return whether the API accepts any batch except the batch at which it fails."""
+        """Return whether the API accepts a post without the failing batch."""
         return isinstance(await self._send_state(), Taken)
 
     async def _set_aside(self, lane: Lane, batch: SpooledBatch, why: str) -> bool:
@@ -256,7 +268,9 @@ class Delivery:
             logger.error("report set aside", extra={"file": str(place), "records": batch.records, "error": why})
 
     def _read(self, batches: list[SpooledBatch]) -> list[bytes] | Refused | Later:
-        """Return the batches' bytes, or why there are none: `Later` if only this process lacks something."""
+        """Return the bytes of the batches. If they cannot be read, return `Later` if the process lacks a resource,
+        otherwise `Refused`.
+        """
         try:
             return [batch.read() for batch in batches]
         except OSError as error:
@@ -301,8 +315,8 @@ class Delivery:
         )
 
     def _learnt_figures(self, now: float) -> tuple[LearntFigure, ...]:
-        """Return the learned figures, at most `LEARNED_SECONDS` old: they are based on hundreds of requests and change
-        slowly.
+        """Return the measured figures, which are at most `LEARNED_SECONDS` old. They are based on hundreds of requests,
+        so they change slowly.
         """
         tables, (known, computed_at, figures) = self._pools.acknowledgements(), self._learned
         if tables != known or not 0 <= now - computed_at < LEARNED_SECONDS:
@@ -311,15 +325,15 @@ class Delivery:
         return figures
 
     def _holding(self) -> frozenset[PoolKey]:
-        """Return the pools in which requests wait for an instance. The control API is informed at once when that begins
-        or ends.
+        """Return the pools in which requests wait for an instance. The control API is informed at once when this
+        changes.
         """
         return frozenset(pool.key for pool in self._pools.all() if pool.account.held().requests)
 
     async def _post(
         self, contents: list[bytes], batches: Sequence[SpooledBatch] = (), seconds: float = REPORT_SECONDS
     ) -> Outcome[tuple[ReportReceipt, ...]]:
-        """Send one post, count and log it, and pass on the ids of lost binding changes in its receipts."""
+        """Send one post, count and log it, and use its receipts: bindings, lost binding changes, and live routers."""
         state = self._state()
         behind = [self._behind(batch) for batch in batches]
         if behind and batches[0].api_ahead is not None:  # the state goes first, and is dated by this process
@@ -332,7 +346,11 @@ class Delivery:
             self._metrics.reports_failed += 1
             is_away = isinstance(outcome, Later) and outcome.cause in {Cause.UNREACHABLE, Cause.TIMED_OUT}
             extra = {"error": outcome.problem, "batches": len(contents)}
-            logger.log(logging.INFO if is_away else logging.WARNING, "control API did not take reports, they are kept", extra=extra)
+            logger.log(
+                logging.INFO if is_away else logging.WARNING,
+                "control API did not accept reports; they are kept and sent again",
+                extra=extra,
+            )
             return outcome
         self._metrics.reports_sent += len(contents)
         self._hear_clock(outcome.answer, state.sent_at)
@@ -349,7 +367,7 @@ class Delivery:
         return outcome
 
     def _behind(self, batch: SpooledBatch) -> float:
-        """Return by how many seconds the clock that dated the batch is behind this process's clock; negative if it is
+        """Return the seconds by which the clock that dated the batch is behind this process's clock; negative if it is
         ahead.
         """
         return 0.0 if batch.api_ahead is None else batch.api_ahead - self._pools.api_clock.ahead_seconds
@@ -360,7 +378,8 @@ class Delivery:
             ahead = clock.ahead_seconds
             if ahead:
                 logger.warning(
-                    "this router's clock is not as the control API's, which is used for times", extra={"ahead_seconds": round(ahead, 1)}
+                    "this router's clock differs from the control API's clock; times are converted to that clock",
+                    extra={"ahead_seconds": round(ahead, 1)},
                 )
             self._keys.know_clock(ahead)
             self._spool.hear_clock(ahead)

@@ -1,5 +1,5 @@
-"""The learned figures that this router reports to the control API: measurements of a pool's engines and prefix
-caches.
+"""The figures that this router has measured and reports to the control API: about a pool's engines, prefix caches and
+prompt texts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +18,9 @@ from fairlead_router.pools.pool import Pool
 
 
 def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
-    """Yield the figures for the pool as a whole, and for each instance in the table; nothing if nothing was learned.
-    Also records since when each figure for the pool is wrong by more than half.
+    """Yield the figures for the whole pool and for each instance in the table. Yields nothing if nothing was measured.
+
+    Also records the time since which a figure for the pool has been wrong by more than half.
     """
     for figure in _figures(pool, now):
         if figure.instance is not None:
@@ -68,7 +69,7 @@ def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
 
 
 def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigure:
-    """Return the figure with its measured value. An instance has `parts` ranks, which contribute equally."""
+    """Return the figure with its measured value. `parts`: the instance's number of ranks, which contribute equally."""
     if known.source is not Source.MEASURED or known.value is None:
         return figure
     spread = known.spread
@@ -84,8 +85,8 @@ def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigu
 
 
 def _cache_sizes(pool: Pool, parts: int) -> Iterator[LearntFigure]:
-    """Yield the size of the smallest KV cache that an engine reported. Engines are asked repeatedly, so it is
-    current.
+    """Yield the smallest KV cache size that an engine reported; nothing if no engine reported one. The size is current,
+    because engines are asked repeatedly.
     """
     sizes = pool.engines.told_cache_sizes
     if sizes:
@@ -137,8 +138,8 @@ def known_caches(
     readings: Mapping[tuple[str, str], Sequence[EventReading]],
     beliefs: Mapping[tuple[str, str], Belief],
 ) -> Iterator[KnownCache]:
-    """Yield the facts about the caches of the pool's instances that publish KV events or have reported cached tokens.
-    `beliefs` are predicted against reported cached tokens, keyed by instance and basis of the prediction.
+    """Yield the facts about the caches of those instances of the pool that publish KV events or have reported cached
+    tokens. `beliefs`: predicted and reported cached tokens, keyed by instance and basis of the prediction.
     """
     for instance in instances:
         ranks = readings.get((str(pool), instance), ())

@@ -1,14 +1,15 @@
-"""The disk spool: report batches that the control API has not acknowledged yet, one file each, bounded by bytes.
+"""The disk spool: the report batches that the control API has not acknowledged yet. Each batch is one file, and the sum
+of their bytes is bounded.
 
-A batch is written before it is first sent and deleted after it was acknowledged. A crash may therefore repeat a batch
-but never lose it; the API stores each batch id once. While the disk accepts no batches, batches wait in memory and are
-sent from there; they are lost if the process ends before they are sent. When the bound is exceeded, the oldest
-`samples` (loads, decisions) are deleted first; `history` (bindings, migrations, rejections) is deleted only when no
-samples are left. A batch that the API cannot accept moves to the folder `aside`, where it does not block the others.
-Safe to use from several threads.
+A batch is written before it is first sent, and deleted after it was acknowledged. So a crash may send a batch again but
+never lose it, and the API stores each batch id once. While the disk accepts no batches, batches wait in memory and are
+sent from there. They are lost if the process ends before they are sent. If the bound is exceeded, the oldest `samples`
+(loads, decisions) are deleted first. `history` (bindings, migrations, rejections) is deleted only if there are no
+samples left. A batch that the API cannot accept is moved to the folder `aside`, where it does not block the others. The
+spool can be used from several threads.
 
 Each process dates its batches by its own clock. The offset of the API's clock is stored with them, so that a later
-process can report by how much the times in the batches are wrong.
+process can report the error of the times in the batches.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ from fairlead.reports.batches import Cargo
 from fairlead_process.clock import file_age
 
 MOST_UNWRITTEN_BYTES = 64 * 1024 * 1024
-"""Maximum number of bytes that wait in memory while the disk accepts no batch; they count towards the spool's bound."""
+"""Maximum number of bytes of batches that wait in memory while the disk accepts none. They count towards the spool's
+bound.
+"""
 MOST_ASIDE = 256
-"""Maximum number of batches in the folder `aside`; beyond it the oldest is deleted."""
+"""Maximum number of batches in the folder `aside`. Beyond it, the oldest batch is deleted."""
 
 _CLOCKS = "clocks.json"
 _clocks = msgspec.json.Decoder(dict[int, float])
@@ -42,10 +45,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpooledBatch:
-    """A batch that waits since `written_at`. Batches of a cargo are sent in order of `sequence`.
+    """A batch that was added to the spool at `written_at`. The batches of a cargo are sent in the order of `sequence`.
 
     `api_ahead`: for a batch of an earlier process, the seconds by which the API's clock was ahead of that process's
-    clock, 0.0 if the process never received the API's time; None for a batch of this process.
+    clock; 0.0 if that process never received the API's time. None for a batch of this process.
     """
 
     sequence: int
@@ -56,18 +59,18 @@ class SpooledBatch:
     written_at: float
     api_ahead: float | None = None
     content: bytes | None = None
-    """The bytes that the disk has not accepted yet; None once it has accepted them."""
+    """The bytes of the batch while the disk has not accepted them; None once they are on disk."""
 
     def read(self) -> bytes:
-        """Return the bytes to send. Raises OSError."""
+        """Return the bytes of the batch. Raises OSError."""
         return self.path.read_bytes() if self.content is None else self.content
 
 
 class Spool:
-    """The batches in `directory`, which only this process uses. `now` is its clock.
+    """The batches in `directory`, which no other process uses. `now` is this process's clock.
 
-    `dropped`: number of records that were deleted unsent, by cargo.
-    `aside`: number of batches moved aside.
+    `dropped`: by cargo, the number of records that were deleted without being acknowledged. `aside`: number of batches
+    in the folder `aside`.
     """
 
     def __init__(self, directory: Path, max_bytes: int, now: Callable[[], float]) -> None:
@@ -80,12 +83,12 @@ class Spool:
         self._unwritten: dict[int, SpooledBatch] = {}
         self._unwritten_bytes = 0
         self._undeleted: set[Path] = set()
-        """Files of batches that have left the spool, which the disk did not let go: a later process would send them
+        """Files of batches that have left the spool but that could not be deleted. A later process would send them
         again.
         """
         self._clocks: dict[int, float] = {}
-        """For each process that wrote batches: the seconds by which the API's clock was ahead of the process's clock,
-        keyed by the sequence number of the process's first batch.
+        """By the sequence number of a process's first batch: the seconds by which the API's clock was ahead of that
+        process's clock.
         """
         self._first = self._next = 1
         self.size = 0
@@ -93,7 +96,7 @@ class Spool:
         self.aside = 0
 
     def open(self) -> None:
-        """Find the batches that an earlier process left. Half-written files were never sent and are deleted."""
+        """Find the batches that an earlier process left. Half-written files are deleted: they were never sent."""
         self._directory.mkdir(parents=True, exist_ok=True)
         self._clocks = self._read_clocks()
         for path in sorted(self._directory.iterdir()):
@@ -134,7 +137,7 @@ class Spool:
             self._keep_clocks(api_ahead)
 
     def _keep_clocks(self, api_ahead: float) -> None:
-        """Write the clock offsets for the batches that are on disk; write nothing while all offsets are zero."""
+        """Store the clock offsets that the batches on disk need. If all of them are zero, remove the file."""
         path, known = self._directory / _CLOCKS, self._clocks
         oldest = min((sequence for batches in self._batches.values() for sequence in batches), default=self._next)
         needed = [first for first in known if first <= oldest][-1:] + [first for first in known if oldest < first < self._first]
@@ -149,9 +152,7 @@ class Spool:
             logger.warning("the offset of the API's clock could not be stored", extra={"error": str(error)})
 
     def _read_clocks(self) -> dict[int, float]:
-        """Read the clock offsets of processes, the earliest process first. A damaged file is treated as missing, with a
-        warning.
-        """
+        """Return the stored clock offsets, earliest process first. A damaged file counts as missing and is logged."""
         try:
             return dict(sorted(_clocks.decode((self._directory / _CLOCKS).read_bytes()).items()))
         except FileNotFoundError:
@@ -161,15 +162,15 @@ class Spool:
         return {}
 
     def oldest_written_at(self) -> float | None:
-        """Return the time when the oldest batch was written; None when the spool is empty."""
+        """Return the time at which the oldest batch was added; None if the spool is empty."""
         with self._lock:
             return min((next(iter(batches.values())).written_at for batches in self._batches.values() if batches), default=None)
 
     def append(self, cargo: Cargo, records: int, content: bytes) -> SpooledBatch:
-        """Keep a batch.
+        """Add a batch to the spool, and return it.
 
-        When this returns, the batch survives the death of the process, and a batch of history also a crash of the
-        machine. If the disk does not accept this batch, or has not accepted an earlier batch, this batch is kept in
+        When this returns, a batch on disk survives the death of the process, and a batch of history also a crash of the
+        machine. If the disk does not accept this batch, or has not accepted an earlier batch, this batch stays in
         memory until `write_again` can write it.
         """
         with self._lock:
@@ -194,12 +195,12 @@ class Spool:
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether the disk refused something that `write_again` tries again."""
+        """Whether the disk has refused a write or a deletion that `write_again` will try again."""
         return bool(self._unwritten or self._undeleted)
 
     def write_again(self) -> None:
-        """Write the batches that the disk has not accepted yet; stop when the disk refuses a batch. Also delete the
-        files that could not be deleted before.
+        """Write the batches that the disk has not accepted yet, until the disk refuses one. Also delete the files that
+        could not be deleted before.
         """
         with self._lock:
             for path in tuple(self._undeleted):
@@ -211,7 +212,7 @@ class Spool:
                 self._forget_unwritten(sequence)
 
     def _write(self, batch: SpooledBatch) -> bool:
-        """Write the batch; return whether the disk accepted it."""
+        """Write the batch to disk. Return whether the disk accepted it."""
         assert batch.content is not None
         temporary = batch.path.with_suffix(".tmp")
         try:
@@ -231,9 +232,9 @@ class Spool:
         return True
 
     def lend(self, cargo: Cargo, most_batches: int, most_records: int, most_bytes: int) -> list[SpooledBatch]:
-        """Lend the oldest consecutive batches that are not lent yet, to be sent as one post.
+        """Return the oldest consecutive batches that are not lent, to be sent as one post, and mark them as lent.
 
-        Lends at least one batch if there is any, and more within the limits. The caller ends each loan with
+        Returns at least one batch if there is one, and more within the limits. The caller ends each loan with
         `give_back`, `discard`, `drop` or `set_aside`.
         """
         with self._lock:
@@ -250,7 +251,7 @@ class Spool:
             return lent
 
     def give_back(self, batches: Iterable[SpooledBatch]) -> None:
-        """End the loan of batches that the API did not accept: they can be lent again."""
+        """End the loan of batches that the API did not accept, so that they can be lent again."""
         with self._lock:
             self._lent.difference_update(batch.sequence for batch in batches)
             self._shrink()
@@ -262,13 +263,13 @@ class Spool:
                 self._remove(batch)
 
     def drop(self, batch: SpooledBatch) -> None:
-        """Delete a batch that was not sent, and count its records in `dropped`."""
+        """Delete a batch that the API has not acknowledged, and count its records in `dropped`."""
         with self._lock:
             if self._remove(batch):
                 self.dropped[batch.cargo.value] += batch.records
 
     def set_aside(self, batch: SpooledBatch) -> Path:
-        """Move a batch to the folder `aside`, where a person can examine it. Raises OSError."""
+        """Move a batch to the folder `aside`, where a person can examine it. Return its new path. Raises OSError."""
         with self._lock:
             folder = self._directory / "aside"
             folder.mkdir(exist_ok=True)
@@ -302,7 +303,7 @@ class Spool:
         return True
 
     def _delete(self, path: Path) -> None:
-        """Delete a file. If the disk refuses, `write_again` tries it again."""
+        """Delete a file. If the disk refuses, `write_again` tries again."""
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
@@ -318,14 +319,15 @@ class Spool:
             self._unwritten_bytes -= batch.size
 
     def _lent_samples(self) -> int:
-        """Return the bytes of the samples that are lent."""
+        """Return the number of bytes of the samples that are lent."""
         return sum(batch.size for batch in self._batches[Cargo.SAMPLES].values() if batch.sequence in self._lent)
 
     def _shrink(self) -> None:
-        """Delete batches until the bounds hold.
+        """Delete batches until the bounds hold, samples first.
 
-        Batches that are being sent are not deleted, because they may have arrived at the API. If samples that are being
-        sent exceed the bound alone, no history is deleted instead; the bound is exceeded until they are returned.
+        Batches that are being sent are not deleted, because the API may have received them. When history is deleted,
+        samples that are being sent do not count towards the bound, so that no history is deleted in their place. The
+        bound may then be exceeded until these samples are given back.
         """
         for cargo in (Cargo.SAMPLES, Cargo.HISTORY):
             for batch in tuple(self._batches[cargo].values()):

@@ -1,5 +1,5 @@
-"""Metrics of the spool for operators: its size, the records that were deleted unsent, and the age of its oldest
-batch.
+"""Metrics of the spool for operators: its size, the records that were deleted without being sent, and the age of its
+oldest batch.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.reporting.spool import Spool
 
 OLD_SECONDS = 30.0
-"""Age in seconds of the oldest unsent batch above which a warning is logged; also the minimum time between two
-warnings.
+"""Age in seconds of the oldest unsent batch from which a warning is logged. Also the minimum number of seconds between
+two such warnings.
 """
 
 logger = logging.getLogger(__name__)
 
 
 class SpoolMetrics:
-    """Keeps the fields of `RouterMetrics` about the spool up to date."""
+    """Updates the fields of `RouterMetrics` about the spool."""
 
     def __init__(self, spool: Spool, metrics: RouterMetrics, now: Callable[[], float]) -> None:
         self._spool = spool
@@ -28,13 +28,15 @@ class SpoolMetrics:
         self._warned_at = 0.0
 
     def add(self, *, records: int, unbatched: int) -> None:
-        """Count records that were put into batches, and `unbatched` records that a scheduler had dropped before."""
+        """Count the records that were put into batches (`records`), and the records that schedulers had dropped before
+        (`unbatched`).
+        """
         self._metrics.report_records += records
         if unbatched:
             self._metrics.report_drops["unbatched"] += unbatched
 
     def refresh(self) -> None:
-        """Update the metrics from the spool; log a warning if its oldest batch is too old."""
+        """Update the metrics from the spool. Log a warning if the spool's oldest batch is too old."""
         metrics, spool = self._metrics, self._spool
         metrics.spool_bytes = spool.size
         metrics.spool_batches = len(spool)

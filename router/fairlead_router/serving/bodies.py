@@ -1,4 +1,4 @@
-"""Reads a request's body: as a whole, or piece by piece if it may be larger than the memory for bodies."""
+"""Reads the body of a request as a whole, or piece by piece if it may be larger than the memory for bodies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairlead_router.settings import RouterSettings
 BODY_LIMIT, UPLOAD_LIMIT = "FAIRLEAD_MAX_BODY_BYTES", "FAIRLEAD_MAX_UPLOAD_BYTES"
 
 STEPS_AT_ONCE = 16
-"""Number of steps of decoding a body between which no other task runs."""
+"""Number of steps of decoding a body after which other tasks may run."""
 
 
 class BodyReader:
@@ -29,8 +29,9 @@ class BodyReader:
     async def whole(self, headers: Headers, client: ClientRequest) -> bytes:
         """Return the whole body, decoded.
 
-        Raises BadRequest 413 as soon as the body is known to be too large, 503 if the memory for all bodies is used up,
-        408 if it does not arrive in time, 415 or 400 for a content coding that cannot be decoded; or ClientGone.
+        Raises BadRequest: 413 as soon as the body is known to be too large, 503 if the memory for all bodies is used
+        up, 408 if the body does not arrive in time, 415 or 400 for a content coding that cannot be decoded. Raises
+        ClientGone if the client has left.
         """
         codings = codings_of(headers) if b"content-encoding" in client.headers else ()
         decoder = ContentDecoder(codings) if codings else None
@@ -56,7 +57,7 @@ class BodyReader:
         """Return an upload's length in bytes (None if it is sent in chunks or encoded), and its decoded pieces as they
         arrive.
 
-        Raises BadRequest 413 or 415; reading the pieces raises BadRequest 413, 408, 503 or 400, or ClientGone.
+        Raises BadRequest 413 or 415. Reading the pieces raises BadRequest 413, 408, 503 or 400, or ClientGone.
         """
         codings = codings_of(headers)
         length = _length(headers)
@@ -66,7 +67,7 @@ class BodyReader:
         return (None, self._decoding(ContentDecoder(codings), pieces)) if codings else (length, pieces)
 
     async def _pieces(self, client: ClientRequest, until: float) -> AsyncIterator[bytes]:
-        """Yield the body's pieces. Memory never holds more of the body than one piece and the connection's buffer."""
+        """Yield the pieces of the body. Memory holds at most one piece of the body and the connection's buffer."""
         size = 0
         while True:
             try:
@@ -97,9 +98,11 @@ class BodyReader:
 
 
 async def decoded(decoder: ContentDecoder, body: bytes, limit: int, hold: Callable[[int], None]) -> bytes:
-    """Return the decoded body. It is decoded in steps, so that other tasks run in between; `hold` reserves memory
-    before it is used. Raises BodyTooLarge before there are more than `limit` bytes, BadRequest for a body that cannot
-    be decoded, and the errors of `hold`.
+    """Return the decoded body. It is decoded in steps, so that other tasks run in between. `hold` reserves memory for
+    each step.
+
+    Raises BodyTooLarge if there are more than `limit` bytes, BadRequest if the body cannot be decoded, and the errors
+    of `hold`.
     """
     pieces: list[bytes] = []
     for step, piece in enumerate(limited(decoder, body, limit), 1):
@@ -112,8 +115,8 @@ async def decoded(decoder: ContentDecoder, body: bytes, limit: int, hold: Callab
 
 
 def limited(decoder: ContentDecoder, body: bytes, limit: int) -> Iterator[bytes]:
-    """Decode a body in steps, and yield the bytes of each. Raises BodyTooLarge when the output of any of its codings
-    exceeds `limit` bytes, and BadRequest for a body that cannot be decoded.
+    """Decode a body in steps, and yield the bytes of each step. Raises BodyTooLarge if the output of any of its codings
+    exceeds `limit` bytes, and BadRequest if the body cannot be decoded.
     """
     for piece in decoder.feed(body):
         if decoder.size > limit:
@@ -123,7 +126,7 @@ def limited(decoder: ContentDecoder, body: bytes, limit: int) -> Iterator[bytes]
 
 
 def header_value(headers: Headers, name: bytes) -> str | None:
-    """Return the first value of a header, by its lower-case name; None if it is missing."""
+    """Return the first value of the header with this lower-case name; None if it is missing."""
     for key, value in headers:
         if key == name:
             return value.decode("latin-1")

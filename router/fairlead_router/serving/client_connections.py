@@ -1,11 +1,11 @@
 """The connection of one client: uvicorn's httptools protocol with limits.
 
-It limits the size of headers, the time until they are complete and the number of connections. It ignores upgrades and
-responds to invalid requests.
+The limits are for the size of headers, the time until they are complete, and the number of connections. The connection
+ignores upgrades and responds to invalid requests.
 
-The subclass uses uvicorn's private attributes, because uvicorn's ASGI interface wakes a task for every piece of a body.
-So pyproject.toml bounds uvicorn's version, and `tests/unit/fairlead_router/serving/test_uvicorn_internals.py` checks
-every attribute relied on: run it before raising the bound.
+The subclass uses private attributes of uvicorn, because uvicorn's ASGI interface wakes a task for every piece of a
+body. So pyproject.toml bounds uvicorn's version, and `tests/unit/fairlead_router/serving/test_uvicorn_internals.py`
+checks every attribute in use. Run this test before you raise the bound.
 """
 
 from __future__ import annotations
@@ -35,48 +35,49 @@ from fairlead_router.serving.cors import Cors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Limits of a client's connection. `refused`: number of refusals by the error code that the client got."""
+    """Limits of a client's connection. `refused`: counts refusals by the error code that the client got."""
 
     header_bytes: int = 64 * 1024
     """Maximum number of bytes of the request line and the headers together."""
     header_seconds: float = 10.0
     """Maximum number of seconds from the first byte of a request until its headers are complete."""
     keep_alive_seconds: float = 75.0
-    """Seconds for which a connection may be idle: before its first request, between requests, and while its client does
+    """Seconds for which a connection may be idle before its first request, between requests, and while its client does
     not read a response.
     """
     door: Door = field(default_factory=lambda: Door(8192))
     is_ending: Callable[[], bool] = lambda: False
-    """Returns True while the router is stopping. Each connection then ends with its next response, so that its client
-    connects to another router.
+    """A function that returns True while the router is stopping. Each connection then ends after its next response, so
+    that its client connects to another router.
     """
     refused: Counter[str] = field(default_factory=Counter)
     memory: BodyMemory = field(default_factory=lambda: BodyMemory(2**40))
-    """The memory for all bodies."""
+    """The memory for bodies of all connections."""
     cors: Cors = field(default_factory=lambda: Cors(()))
 
     def full(self) -> BadRequest:
-        """Return the error for a connection beyond the maximum number."""
+        """Return the error for a connection that exceeds the maximum number of connections."""
         message = f"this router has {self.door.most} connections already; try again, or another router"
         return BadRequest(503, "too_many_connections", message, None, [(b"retry-after", b"1")])
 
     def farewell(self) -> bytes:
-        """Return the bytes of the response to a connection that is not accepted."""
+        """Return the bytes of the response to a connection that is refused, and count the refusal."""
         self.refused["too_many_connections"] += 1
         return answer_lines(self.full(), [(b"x-request-id", b"unread-%s" % token_hex(8).encode())])
 
 
 def answer_lines(problem: BadRequest, standing: Headers) -> bytes:
-    """Return the bytes of a whole error response, made without ASGI, after which the connection ends."""
+    """Return the bytes of a whole error response, made without ASGI. The connection ends after it."""
     answer = problem.answer(close=True)
     lines = b"".join(b"%s: %s\r\n" % pair for pair in (*standing, *answer.headers))
     return b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body)
 
 
 class Cycle(RequestResponseCycle):
-    """One request and its response, like uvicorn's class. To save time per request, two kinds of attributes are set
-    once for the class: attributes that have the same initial value for every request, and attributes that only ASGI's
-    `receive` needs, which is not used here.
+    """One request and its response, like uvicorn's class of this kind.
+
+    To save time for each request, two kinds of attributes are set only once, for the class: attributes with the same
+    initial value for every request, and attributes that only ASGI's `receive` needs, which is not used here.
     """
 
     logger = logging.getLogger("uvicorn.error")
@@ -109,14 +110,14 @@ class Cycle(RequestResponseCycle):
 
 
 class _HeadersTooLarge(Exception):
-    """The request's headers have more bytes than allowed."""
+    """An exception: the request's headers have more bytes than allowed."""
 
 
 class ClientConnection(HttpToolsProtocol):
     """The connection of one client.
 
-    The response to an invalid or refused request is in OpenAI's format, because its path, and so its protocol, is
-    unknown.
+    Invalid and refused requests get a response in OpenAI's format. Their path is unknown, and therefore their protocol
+    too.
     """
 
     limits = ConnectionLimits()
@@ -125,7 +126,9 @@ class ClientConnection(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self.known_headers = KnownHeaders()
         self._known_url: tuple[bytes, str, bytes, bytes] = (b"", "", b"", b"")
-        """The last request's target, its path (decoded and as sent) and its query: most clients ask for one path."""
+        """The target of the last request, its path (decoded and as sent) and its query. Most clients always request the
+        same path.
+        """
         self._in_head = True
         self._head_bytes = 0
         self._unparsed_bytes = 0
@@ -138,7 +141,7 @@ class ClientConnection(HttpToolsProtocol):
         self._open: list[ClientRequest] = []
         self._unread_bytes = 0
         self._counted_bytes = 0
-        """Bytes of a response that the client has not read, as counted in the memory for bodies."""
+        """Number of unread bytes of a response that are counted in the memory for bodies."""
         self._unread_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
@@ -147,8 +150,8 @@ class ClientConnection(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(self.limits.keep_alive_seconds, self._headers_overdue)
 
     def may_go(self) -> bool:
-        """Return whether the connection has had no request for a time after which it may be closed for another
-        connection.
+        """Return whether the connection may be closed to make room for another connection, because it has had no
+        request for some time.
         """
         if self.transport is None or self._open or (self.cycle is not None and not self.cycle.response_complete):
             return False
@@ -156,7 +159,7 @@ class ClientConnection(HttpToolsProtocol):
         return self.loop.time() - self._idle_since >= patience
 
     def turn_away(self) -> None:
-        """Close the connection to make room for another."""
+        """Close the connection to make room for another connection."""
         if self._head_timed:
             self._answer(self.limits.full())
         else:
@@ -186,8 +189,8 @@ class ClientConnection(HttpToolsProtocol):
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Ignore the client's offer of another protocol, such as `Upgrade: h2c` (Java's client sends it each time).
 
-        A server may decline by continuing in HTTP/1.1 (RFC 9110 §7.8). The parser has stopped before the body, so a new
-        parser gets the headers that frame the body and continues from there.
+        A server may decline the offer by continuing in HTTP/1.1 (RFC 9110 §7.8). The parser has stopped before the
+        body. So a new parser gets the headers that frame the body, and continues there.
         """
         framing = b"".join(b"%s: %s\r\n" % pair for pair in self.headers if pair[0] in (b"content-length", b"transfer-encoding"))
         self.parser = httptools.HttpRequestParser(self)
@@ -201,11 +204,11 @@ class ClientConnection(HttpToolsProtocol):
             self._parse(rest)
 
     def eof_received(self) -> None:
-        """Handle that the client closed its sending side: respond to a request in progress with an error. A client that
-        has closed both sides does not receive it.
+        """Respond with an error to a request in progress, because the client has closed its sending side. A client that
+        has closed both sides does not receive the error.
         """
         if self._head_timed or (self.cycle is not None and not self.cycle.response_complete):
-            message = "the client closed its side before the answer; keep it open until the answer has come"
+            message = "the client closed its sending side before the answer was complete; keep it open until then"
             self._answer(BadRequest(400, "half_closed", message), counted=False)  # nearly always the client has left altogether
 
     def _headers_overdue(self) -> None:
@@ -269,8 +272,8 @@ class ClientConnection(HttpToolsProtocol):
         self.scope["extensions"] = {"fairlead.client": request}  # type: ignore[dict-item]  # uvicorn types values as mappings
 
     def _begin_request(self) -> None:
-        """Do the work of uvicorn's `on_message_begin` and `on_headers_complete`, without the parts that a gateway does
-        not need: root paths, states, web sockets, a limit of tasks, and an event for ASGI's `receive`.
+        """Do the work of uvicorn's `on_message_begin` and `on_headers_complete`, except for the parts that a gateway
+        does not need: root paths, states, web sockets, a limit of tasks, and an event for ASGI's `receive`.
         """
         parser, before, version = self.parser, self.cycle, self.parser.get_http_version()
         if self.url != self._known_url[0]:
@@ -318,8 +321,8 @@ class ClientConnection(HttpToolsProtocol):
             self._arriving = None
 
     def on_response_complete(self) -> None:
-        """Handle the end of a response as uvicorn does, but with one timer for as long as the connection is used, not
-        one timer for each request.
+        """Process the end of a response as uvicorn does, but with one timer for the whole connection instead of one
+        timer for each request.
         """
         self.server_state.total_requests += 1
         if self.transport.is_closing():
@@ -336,8 +339,8 @@ class ClientConnection(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close the connection if it was idle for all of the time. During a request do nothing: the end of its response
-        schedules this call again.
+        """Close the connection if it has been idle for the whole time. During a request, do nothing, because the end of
+        its response schedules this call again.
         """
         self.timeout_keep_alive_task = None
         if self._head_timed or not self.cycle.response_complete:
@@ -349,20 +352,20 @@ class ClientConnection(HttpToolsProtocol):
             super().timeout_keep_alive_handler()
 
     def end_with_answer(self) -> None:
-        """Close the connection after the response in progress, or now if there is none."""
+        """Let the connection end after the response in progress. An idle connection stays open: see `close_if_idle`."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
 
     def close_if_idle(self) -> None:
-        """Close the connection unless a request is in progress or its headers are arriving."""
+        """Close the connection, unless a request is in progress or its headers are arriving."""
         if not self._head_timed and (self.cycle is None or self.cycle.response_complete):
             self.transport.close()
 
     def drop_if_unread(self) -> None:
-        """Drop the connection if its client has stopped reading a response, because closing would wait for the client.
-        Called now and then.
+        """Drop the connection if its client has stopped reading a response, because closing it would wait for the
+        client. Called every few seconds.
 
-        While a request is in progress, its own time limits apply.
+        While a request is in progress, the time limits of the request apply instead.
         """
         unread = self.transport.get_write_buffer_size()
         if not unread or self._open or unread != self._unread_bytes:
@@ -372,7 +375,7 @@ class ClientConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def forget(self, request: ClientRequest) -> None:
-        """Remove a request whose response is complete."""
+        """Remove a request that the application has handled."""
         if request in self._open:
             self._open.remove(request)
 
@@ -391,7 +394,9 @@ class ClientConnection(HttpToolsProtocol):
             request.caught_up()
 
     def _overflow(self) -> None:
-        """Stop the parser, because more header bytes than allowed arrived. `send_400_response` sends the error."""
+        """Stop the parser, because more header bytes than allowed have arrived. `send_400_response` then sends the
+        error.
+        """
         self._too_large = True
         raise _HeadersTooLarge
 
@@ -408,7 +413,7 @@ class ClientConnection(HttpToolsProtocol):
     def _answer(self, problem: BadRequest, *, counted: bool = True) -> None:
         """Send an error without ASGI, and close the connection.
 
-        If the request's response has not begun, the error is the response; a response in progress is cut instead.
+        The error is the response if no response has begun. A response in progress is cut off instead.
         """
         if self.transport.is_closing():
             return
@@ -423,8 +428,8 @@ class ClientConnection(HttpToolsProtocol):
         self._leave()
 
     def _standing(self) -> Headers:
-        """Return the headers that every response to the latest request has, as far as the request's headers have
-        arrived.
+        """Return the headers that every response to the latest request has. They are made from the part of the
+        request's headers that has arrived.
         """
         came: Headers = self.headers or []
         named = [pair for pair in came if pair[0] == b"x-request-id" and is_shown_id(pair[1].decode("latin-1"))]

@@ -1,6 +1,7 @@
 """One request on a client's connection.
 
-Reads its body whole or in pieces, lets callbacks write its response, and reports when the client closes the connection.
+It reads the body whole or in pieces, lets callbacks write the response, and reports when the client closes the
+connection.
 """
 
 from __future__ import annotations
@@ -21,38 +22,40 @@ from fairlead_router.serving.body_memory import BodyMemory, MemoryFull, Owner
 
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 BODILESS = frozenset({*range(100, 200), 204, 304})
-"""Statuses of responses without a body."""
+"""Statuses of responses that have no body."""
 STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES.get(status, b"")) for status in range(100, 1000)}
 
 UNASKED_BODY_BYTES = 1024 * 1024
-"""Maximum number of bytes of a body that are buffered before the application reads it; they count towards the memory
+"""Maximum number of bytes of a body that are buffered before the application reads it. They count towards the memory
 for bodies.
 """
 
 SMALL_BODY_BYTES = 64 * 1024
 LOOK_SECONDS = 0.1
 PATIENT_SECONDS = 2.0
-"""Seconds for which a body that is not small waits for free memory before it is refused, and between two checks."""
+"""Seconds for which a body that is not small waits for free memory before it is refused."""
 
 SMALL_PIECE_BYTES = 1024
-"""Received pieces with fewer bytes are joined: a body in chunks of a few bytes would take many times its size."""
+"""Size in bytes below which received pieces are joined, because a body in chunks of a few bytes would take many times
+its size.
+"""
 
 STREAMED_BODY_BYTES = 256 * 1024
-"""Maximum number of buffered bytes of a body that is passed on as it arrives; beyond it, reading from the client
-stops.
+"""Maximum number of buffered bytes of a body that is passed on as it arrives. Beyond it, the router pauses reading from
+the client.
 """
 
 
 class BodyTooLarge(Exception):
-    """The body has more bytes than allowed."""
+    """An exception: the body has more bytes than allowed."""
 
 
 class ClientGone(Exception):
-    """The client closed its connection before its request was handled."""
+    """An exception: the client closed its connection before its request was handled."""
 
 
 class Connection(Protocol):
-    """The methods of a connection that a `ClientRequest` calls."""
+    """The methods and attributes of a connection that a `ClientRequest` uses."""
 
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
@@ -61,11 +64,11 @@ class Connection(Protocol):
     known_headers: KnownHeaders
 
     def forget(self, request: ClientRequest) -> None:
-        """Remove a request whose response is complete."""
+        """Remove a request that the application has handled."""
 
 
 class _ServersOwn:
-    """The bytes of the server's own headers, which uvicorn makes once a second."""
+    """Caches the bytes of the server's own headers, which uvicorn makes once a second."""
 
     def __init__(self) -> None:
         self._headers: Headers = []
@@ -83,7 +86,7 @@ _SERVERS_OWN = _ServersOwn()
 class ClientRequest:
     """One request on a client's connection. The application gets it as the ASGI extension `fairlead.client`.
 
-    It bypasses ASGI's `receive` and `send`, which wake a task for each piece, check and copy every header again, and
+    It replaces ASGI's `receive` and `send`. These wake a task for each piece, check and copy every header again, and
     cannot be called from an engine's callback.
     """
 
@@ -94,30 +97,30 @@ class ClientRequest:
     )  # fmt: skip
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory, headers: Set[bytes] = frozenset()) -> None:
-        """Create a request whose body uses `memory`. `headers` are the names of its headers, in lower case."""
+        """Make a request whose body uses `memory`. `headers`: the names of its headers, in lower case."""
         self.headers = headers
         self._connection = connection
         self._cycle = cycle
         self._memory = memory
         self._held = 0
-        """Bytes of the memory for bodies that the request holds."""
+        """Number of bytes of the memory for bodies that the request holds."""
         self._owner: Owner | None = None
         self._patience: asyncio.TimerHandle | None = None
-        """The timer of the next check for free memory, while this body is not read because the memory for bodies is
-        nearly full; None otherwise.
+        """The timer of the next check for free memory, while the router does not read this body because the memory for
+        bodies is nearly full. None otherwise.
         """
         self._crowded = False
         self._standing = b""
         self._id = b""
         self.explains = False
-        """Whether the client asked for its routing decision to be kept, and no header of `accompany` says that it is
-        not kept.
+        """Whether the client asked to have its routing decision kept, and no header of `accompany` says yet whether it
+        is kept.
         """
         self._pieces: list[bytes | bytearray] = []
         self._size = 0
         self._limit = UNASKED_BODY_BYTES
         self.complete = False
-        """Whether all of the body has arrived."""
+        """Whether the whole body has arrived."""
         self._discarding = False
         self._expired = False
         self._overflowed = False
@@ -132,8 +135,8 @@ class ClientRequest:
     # ── reading ──
 
     async def body(self, limit: int, seconds: float) -> bytes:
-        """Return the whole body. Raises BodyTooLarge as soon as more than `limit` bytes have arrived, MemoryFull,
-        TimeoutError, or ClientGone.
+        """Return the whole body. Raises BodyTooLarge as soon as more than `limit` bytes have arrived; also MemoryFull,
+        TimeoutError or ClientGone.
         """
         self._limit = limit
         if not self.complete:
@@ -151,10 +154,11 @@ class ClientRequest:
         return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)  # no copy of bytes
 
     async def next_piece(self, seconds: float) -> bytes:
-        """Return the bytes of the body that arrived since the last call; b"" at its end. Raises MemoryFull,
-        TimeoutError, or ClientGone.
+        """Return the bytes of the body that have arrived since the last call; b"" at its end. Raises MemoryFull,
+        TimeoutError or ClientGone.
 
-        Use it instead of `body` for bodies that may not fit in memory. Between calls, reading from the client pauses.
+        Use it instead of `body` if the body may be too large for the memory. Between calls, the router pauses reading
+        from the client when enough bytes are buffered.
         """
         self._streaming = True
         if not self._pieces and not self.complete:
@@ -172,8 +176,8 @@ class ClientRequest:
         return b"".join(pieces)
 
     async def discard(self, limit: int, seconds: float, idle_seconds: float) -> None:
-        """Read and discard the remaining body: at most about `limit` bytes, for at most `seconds`, and only until no
-        bytes arrive for `idle_seconds`.
+        """Read and discard the rest of the body: about `limit` bytes at most, for `seconds` at most, and until no bytes
+        arrive for `idle_seconds`.
         """
         self._keep_nothing()
         self._size = 0
@@ -189,8 +193,8 @@ class ClientRequest:
             await self._arrival(min(idle_seconds, left))
 
     async def _arrival(self, seconds: float) -> None:
-        """Wait until the body is complete or too large, the client has closed the connection, or `seconds` have
-        passed.
+        """Wait for a change: the body is complete, too large or refused, a piece of a streamed body has arrived, the
+        client has closed the connection, or `seconds` have passed.
         """
         loop = self._connection.loop
         self._expired = False
@@ -225,7 +229,7 @@ class ClientRequest:
             self._waiter.set_result(None)
 
     def arrived(self, piece: bytes) -> None:
-        """Add a piece of this body that the connection received."""
+        """Add a piece of the body that the connection has received."""
         self._size += len(piece)
         if self._size > self._limit:
             self._overflowed = True
@@ -258,14 +262,14 @@ class ClientRequest:
             pieces.append(bytearray(piece))
 
     def _crowd(self) -> None:
-        """Refuse this body, because there is no memory left for it."""
+        """Refuse the body, because there is no memory left for it."""
         self._crowded = True
         self._keep_nothing()
         self._wake()
 
     def _hold_back(self, until: float) -> None:
-        """Pause reading the body, so that other requests may end and release memory. Refuse the body if there is no
-        memory at the time `until`.
+        """Pause reading the body, so that other requests can end and release memory. Refuse the body if there is still
+        no memory at the time `until`.
         """
         self._connection.flow.pause_reading()
         self._patience = self._connection.loop.call_later(LOOK_SECONDS, self._look_for_room, until)
@@ -281,8 +285,8 @@ class ClientRequest:
             self._connection.flow.resume_reading()
 
     def belongs_to(self, owner: Owner) -> None:
-        """Count the body's bytes (received and future ones) towards the owner's part of the memory. A small body that
-        has already arrived is not counted.
+        """Count the bytes of the body, received and future ones, towards the owner's part of the memory. A small body
+        that has already arrived is not counted.
         """
         if self.complete and self._held <= SMALL_BODY_BYTES:
             return
@@ -290,7 +294,7 @@ class ClientRequest:
         owner.body_bytes += self._held
 
     def keeps(self, size: int) -> bool:
-        """Count `size` bytes of the response that are buffered in the router. Return False if no more bytes may be
+        """Count `size` bytes of the response that are buffered in the router. Return False if no further bytes may be
         buffered.
         """
         self._memory.held += size
@@ -311,7 +315,7 @@ class ClientRequest:
             self._owner.body_bytes -= size
 
     def hold(self, size: int) -> None:
-        """Reserve memory, until the request ends, for `size` bytes that are made from the body. Raises MemoryFull."""
+        """Reserve memory until the request ends, for `size` bytes that are made from the body. Raises MemoryFull."""
         memory, owner = self._memory, self._owner
         if memory.held + size > memory.most or (owner is not None and owner.body_bytes + size > memory.most_each):
             raise MemoryFull
@@ -321,11 +325,11 @@ class ClientRequest:
             owner.body_bytes += size
 
     def let_go(self, size: int) -> None:
-        """Release `size` bytes of the memory that `hold` reserved."""
+        """Release `size` bytes of the memory that the request holds."""
         self._release(min(size, self._held))
 
     def completed(self) -> None:
-        """Record that the body has fully arrived."""
+        """Record that the whole body has arrived."""
         self.complete = True
         if self._waiter is not None:
             self._wake()
@@ -334,18 +338,18 @@ class ClientRequest:
 
     @property
     def known_headers(self) -> KnownHeaders:
-        """The known headers of the connection's last request."""
+        """The connection's cache of forwarded headers."""
         return self._connection.known_headers
 
     def watch(self, gone: Callable[[], None]) -> None:
-        """Call `gone` once when the client closes its connection, immediately if it has closed already."""
+        """Call `gone` once when the client closes its connection. If it has closed already, call `gone` at once."""
         if self.gone:
             gone()
         else:
             self._gone_callback = gone
 
     def unwatch(self) -> None:
-        """Drop the body, because the application has handled the request."""
+        """Drop the body and release its memory, because the application has handled the request."""
         self._discarding = True
         self._pieces.clear()
         self._memory.held -= self._held
@@ -358,7 +362,7 @@ class ClientRequest:
         self._connection.forget(self)
 
     def left(self) -> None:
-        """Handle that the connection is lost."""
+        """Record that the connection is lost, and drop the body."""
         self._keep_nothing()
         self.gone = True
         self._cycle.disconnected = True  # uvicorn notifies only the last of a pipeline
@@ -370,22 +374,22 @@ class ClientRequest:
     # ── answering ──
 
     def accompany(self, headers: Headers) -> None:
-        """Add headers, from an engine or the router, to every response to this request."""
+        """Add headers from an engine or the router to every response to this request."""
         self._standing += b"".join(b"%s: %s\r\n" % pair for pair in headers)
         self.explains = self.explains and all(name != KEPT_HEADER for name, _ in headers)
 
     def name(self, request_id: bytes) -> None:
-        """Set the request id that responses show, unless the client sent its own."""
+        """Set the request id that responses show, unless one is set already, such as the client's own."""
         self._id = self._id or request_id
 
     @property
     def known_as(self) -> str:
-        """The request id that responses show; "" before the request has an id."""
+        """The request id that responses show; "" if it is not set yet."""
         return self._id.decode("ascii")
 
     def answer_by_asgi(self) -> None:
-        """Prepare for a response by ASGI's `send` instead of `begin`: give the server the headers that every response
-        has.
+        """Prepare for a response through ASGI's `send` instead of `begin`: add the headers that every response to this
+        request has.
         """
         lines = self._standing.split(b"\r\n")[:-1]
         standing = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
@@ -394,10 +398,10 @@ class ClientRequest:
         self._cycle.default_headers = [*self._cycle.default_headers, *standing]
 
     def begin(self, status: int, headers: bytes, length: int | None, *, close: bool = False) -> None:
-        """Set the status and headers (complete lines) of a response; they are sent with its first bytes.
+        """Set the status and the headers (whole lines) of a response. They are sent with its first bytes.
 
-        A `length` of None means that the body is chunked. The connection ends after the response if `close`, or if the
-        request's body will not be read to its end.
+        `length`: the number of bytes of the body; None = the body is chunked. `close`: the connection ends after the
+        response. It also ends if the rest of the request's body will not be read.
         """
         cycle = self._cycle
         if close or (self._streaming and not self.complete):
@@ -425,8 +429,8 @@ class ClientRequest:
         self._chunked = length is None and not old and not bodiless
 
     def write(self, piece: bytes) -> bool:
-        """Send a piece now. Return False if the client reads slowly: then wait for the callback given to
-        `on_writable`.
+        """Send a piece of the body at once. Return False if the client reads slowly. The caller must then wait until
+        the callback that it gave to `on_writable` is called.
         """
         transport = self._connection.transport
         if self.gone or transport.is_closing():
@@ -436,7 +440,7 @@ class ClientRequest:
         return not self._connection.flow.write_paused
 
     def end(self, piece: bytes, *, close: bool = False) -> None:
-        """Send the last piece (maybe empty) and complete the response. With `close` the connection ends too."""
+        """Send the last piece, which may be empty, and complete the response. `close`: the connection ends too."""
         if self.gone:
             return
         head, self._head = self._head, b""
@@ -454,7 +458,7 @@ class ClientRequest:
 
     @property
     def unread(self) -> bool:
-        """Whether the client still has to send a part of a body that is passed on while it arrives."""
+        """Whether a part of a body that is passed on as it arrives has not arrived yet."""
         return self._streaming and not self.complete
 
     @property
@@ -463,14 +467,16 @@ class ClientRequest:
         return bool(self._cycle.response_started)
 
     def abort(self) -> None:
-        """Drop the connection in the middle of a response, so that the client does not take it for complete."""
+        """Drop the connection in the middle of a response, so that the client does not take the part for a whole
+        response.
+        """
         self._connection.transport.abort()
 
     def on_writable(self, resume: Callable[[], None]) -> None:
-        """Call `resume` each time the client has read enough that more can be sent."""
+        """Call `resume` each time the client has read enough for more to be sent."""
         self._writable = resume
 
     def caught_up(self) -> None:
-        """Handle that the connection's send buffer is empty again."""
+        """Record that the connection's send buffer is empty again, and call the callback given to `on_writable`."""
         if self._writable is not None:
             self._writable()

@@ -1,4 +1,6 @@
-"""Decodes compressed bodies (RFC 9110 §8.4) as they arrive. The output is bounded, however small the input."""
+"""Decodes compressed bodies (RFC 9110 §8.4) as they arrive. The output of each step is bounded, even if its input is
+tiny.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +17,26 @@ else:
     from backports import zstd
 
 PIECE_BYTES = 64 * 1024
-"""Maximum number of bytes that one step of decoding reads, and that it returns."""
+"""Maximum number of bytes that one step of decoding reads, and maximum number of bytes that it returns."""
 
 MOST_MEMBERS = 64
-"""Maximum number of consecutive gzip members, or zstd frames, in a body: each costs time, and an empty one has only 20
-or 8 bytes.
+"""Maximum number of consecutive gzip members or zstd frames in a body. Each costs time, and an empty one has only 20 or
+8 bytes.
 """
 
 MOST_CODINGS = 3
-"""Maximum number of codings applied on top of each other."""
+"""Maximum number of codings that may be applied to a body one after the other."""
 
 _GZIP = 16 + zlib.MAX_WBITS
 _WINDOW_LOG = 23
-"""Binary logarithm of the largest zstd window: 8 MiB, which a decoder of this content coding must support
-(RFC 9659).
+"""Binary logarithm of the largest zstd window: 8 MiB, which a decoder of this content coding must support (RFC 9659).
 """
 _TAKEN = "gzip, deflate, zstd, identity"
 
 
 class ContentDecoder:
-    """Decodes a body with these content codings, given in the order in which they were applied. Raises BadRequest 415
-    for unknown codings.
+    """Decodes a body with these content codings, which are in the order in which they were applied. Raises BadRequest
+    415 for an unknown coding.
     """
 
     def __init__(self, codings: Iterable[str]) -> None:
@@ -43,13 +44,13 @@ class ContentDecoder:
 
     @property
     def size(self) -> int:
-        """The largest number of bytes that any of the codings has decoded so far. It need not be the last coding: a
-        large output of one coding may decode to nothing by the next.
+        """The largest number of bytes that any of the codings has decoded so far. This need not be the last coding,
+        because a large output of one coding may decode to nothing in the next.
         """
         return max(layer.size for layer in self._layers)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Decode more of the body in steps, and yield the bytes of each; a step may yield none. Raises BadRequest
+        """Decode more of the body in steps, and yield the bytes of each step, which may be empty. Raises BadRequest
         400.
         """
         for start in range(0, len(data), PIECE_BYTES):  # zlib copies what it has not come to, each time
@@ -63,14 +64,14 @@ class ContentDecoder:
             yield from self._through(piece, layer + 1)
 
     def end(self) -> None:
-        """Check that the body is complete. Raises BadRequest 400 if it is cut short."""
+        """Check that the body is complete. Raises BadRequest 400 if it is cut off."""
         for layer in self._layers:
             layer.end()
 
 
 def codings_of(headers: Headers) -> tuple[str, ...]:
-    """Return a body's codings, without `identity`, which changes nothing. Raises BadRequest 415 for more codings than
-    allowed.
+    """Return the codings of a body, without `identity`, which changes nothing. Raises BadRequest 415 if there are more
+    codings than allowed.
     """
     for name, _ in headers:
         if name == b"content-encoding":
@@ -90,11 +91,11 @@ class _Decoder(Protocol):
 
     @property
     def eof(self) -> bool:
-        """Whether the end of the compressed member or frame was reached; `unused_data` is the data after it."""
+        """Whether the end of the compressed member or frame was reached. `unused_data` is the data after the end."""
 
     @property
     def needs_input(self) -> bool:
-        """Whether the decoder needs more input before it can give more output."""
+        """Whether the decoder needs more input before it can return more output."""
 
     @property
     def unused_data(self) -> bytes: ...
@@ -125,8 +126,8 @@ class _Inflater:
 
 
 class _Layer:
-    """The decoder of one coding. `begin` makes the decoder from the first `head_bytes` of the data, by which it
-    recognises the format.
+    """The decoder of one coding. `begin` makes a decoder from the first `head_bytes` of the data, which show the
+    format.
     """
 
     def __init__(self, name: str, begin: Callable[[bytes], _Decoder], head_bytes: int = 1, members: int = 1) -> None:
@@ -137,7 +138,7 @@ class _Layer:
         self._decoder: _Decoder | None = None
         self._head = b""
         self.size = 0
-        """Bytes decoded so far."""
+        """Number of bytes decoded so far."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         data, self._head = self._head + data, b""
@@ -158,7 +159,7 @@ class _Layer:
 
     def _next_member(self, head: bytes) -> _Decoder:
         if not self._members_left:
-            raise _damaged(self._name, "it goes on after its end")
+            raise _damaged(self._name, "more bytes follow its end")
         self._members_left -= 1
         return self._begin(head)
 
@@ -183,9 +184,7 @@ def _zstd_decoder() -> _Decoder:
 
 
 def _deflate_format(head: bytes) -> int:
-    """Return the `wbits` for deflated data: the standard requires zlib's format, but some clients leave out its
-    header.
-    """
+    """Return the `wbits` for deflated data. The standard requires zlib's format, but some clients omit its header."""
     is_zlib = head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(head[:2], "big") % 31 == 0
     return zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS
 

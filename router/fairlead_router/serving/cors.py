@@ -1,7 +1,7 @@
-"""CORS: web pages of other origins that may call the gateway from a browser (the Fetch standard's CORS protocol).
+"""CORS: lets web pages of other origins call the gateway from a browser (the Fetch standard's CORS protocol).
 
-Every response has the CORS headers, a refusal too; otherwise the page could not read the reason. Credentials of the
-browser, such as cookies, are never allowed; a page sends its API key itself.
+Every response has the CORS headers. A refusal has them too, because the page could not read its reason otherwise.
+Credentials of the browser, such as cookies, are never allowed; a page itself sends its API key.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _EXPOSED = (
 )
 _PREFLIGHT_SECONDS = b"600"
 _MOST_ASKED_BYTES = 4096
-"""Maximum number of bytes of header names in a preflight request."""
+"""Maximum number of bytes of header names that are read from a preflight request."""
 
 
 class Cors:
-    """CORS headers for pages of these origins; without origins, responses have no CORS headers."""
+    """CORS headers for web pages of these origins. Without origins, responses have no CORS headers."""
 
     def __init__(self, origins: Collection[str]) -> None:
         self._any = EVERY in origins
@@ -45,8 +45,8 @@ class Cors:
         return self._any or origin.lower() in self._origins
 
     def preflight(self, method: str, request: Headers, methods: Collection[str]) -> ErrorAnswer | None:
-        """Return the response to a CORS preflight for a path with these `methods`; None for any other request. A
-        preflight does not have the API key of the request that follows.
+        """Return the response to a CORS preflight for a path with these `methods`; None for any other request. No API
+        key is checked, because a preflight does not have the key of the request that follows it.
 
         Raises BadRequest 403 for an origin that is not allowed.
         """

@@ -1,5 +1,5 @@
-"""Reads `multipart/form-data` (RFC 7578) as it passes. The form is buffered until the model is known. The rest, mostly
-an audio file, is only searched for a second model and for fields that clients must not set.
+"""Reads `multipart/form-data` (RFC 7578) as it passes. The form is buffered until its model is known. The rest, which
+is mostly an audio file, is only searched for a second model and for fields that clients must not set.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ _OTHERS = r"(?:;[ \t]*(?:charset=(?:utf-8|us-ascii|iso-8859-1)|(?!(?:boundary|ch
 _BOUNDARY = re.compile(
     rf'multipart/form-data[ \t]*{_OTHERS};[ \t]*boundary=(?:"({_MARKED})"|({_MARKED}))[ \t]*{_OTHERS};?[ \t]*', re.IGNORECASE | re.ASCII
 )
-"""Matches a content type that all parsers read in the same way: one boundary with the characters of RFC 2046, no other
-quoted parameter, and no charset in which ASCII text has other bytes (UTF-7, UTF-16, EBCDIC …), because engines decode
-the names of fields by the charset. With any other content type, an engine could find other fields in the form than the
-gateway.
+"""Matches a content type that all parsers read in the same way.
+
+It has one boundary with the characters of RFC 2046, no other quoted parameter, and no charset in which ASCII text has
+other bytes (UTF-7, UTF-16, EBCDIC …), because engines decode the names of fields by the charset. With any other content
+type, an engine could find other fields in the form than the gateway finds.
 """
 _DISPOSITION = re.compile(rb"(?:^|\r\n)content-disposition:([^\r\n]*)", re.IGNORECASE)
 _PARAMETER = re.compile(rb';\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"?|([^;\s]*))')
 _LONE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
-"""Matches half a line end (CR without LF, or LF without CR). For some parsers it ends a header, for others it is a part
+"""Matches half a line end: CR without LF, or LF without CR. For some parsers it ends a header; for others it is a part
 of the header.
 """
 _LEAD = re.compile(rb"[\r\n]{0,4}")
-"""Matches line ends before the first boundary, which engines' parser skips."""
+"""Matches line ends before the first boundary, which the engines' parser skips."""
 _HEAD_MOST = 16 * 1024
 """Maximum number of bytes of a part's headers."""
 
 
 class PassingForm:
-    """A form that is passed on when its field `model` is known. Call `feed` with pieces until `model` is known or the
-    form has ended; then pass on `taken`, and the remaining pieces through `checked`.
+    """A form that is passed on when its field `model` is known.
 
-    An engine may use the first or the last of two models, and a key may allow only one of them, so a form with two
-    models is refused.
+    Call `feed` with pieces until `model` is known or the form has ended. Then pass on `taken`, and after it the
+    remaining pieces through `checked`. A form with two models is refused, because an engine may use the first or the
+    last one, and a key may allow only one of them.
     """
 
     def __init__(self, content_type: str | None) -> None:
@@ -48,13 +49,13 @@ class PassingForm:
         self._mark = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
         self._held = bytearray()
         self._place = 0
-        """Between parts: the offset of the boundary before the next part. Within a part: the offset up to which its
+        """Between parts: the offset of the boundary before the next part. Inside a part: the offset up to which its
         content was searched.
         """
         self._looked = 0
-        """Between parts: the offset up to which the data were searched for the end of the next part's headers."""
+        """Between parts: the offset up to which the end of the next part's headers was searched."""
         self._content: int | None = None
-        """The offset of the content of the current part; None between parts."""
+        """The offset at which the content of the current part begins; None between parts."""
         self._names_model = False
         self._begun = False
         self._ended = False
@@ -67,22 +68,22 @@ class PassingForm:
         return len(self._held)
 
     def feed(self, piece: bytes) -> None:
-        """Read more of the body. Raises BadRequest for a second model, a field that would make an engine connect to a
-        peer, or invalid headers.
+        """Read more of the body. Raises BadRequest for a second model, for a field that would make an engine connect to
+        a peer, and for invalid headers of a part.
         """
         self._held += piece
         while self._end_part() if self._content is not None else self._begin_part():
             pass
 
     def taken(self, model: str) -> bytes:
-        """Return the buffered bytes, with the value of the field `model` changed to `model`."""
+        """Return the buffered bytes, in which `model` replaces the value of the field `model`."""
         if self._value is None or self.model == model:
             return bytes(self._held)
         start, end = self._value
         return bytes(self._held[:start]) + model.encode() + bytes(self._held[end:])
 
     async def checked(self, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Check the remaining pieces and yield them without buffering. Raises BadRequest in the same cases as
+        """Check the remaining pieces, and yield them without buffering the form. Raises BadRequest in the same cases as
         `feed`.
         """
         async for piece in rest:
@@ -93,7 +94,7 @@ class PassingForm:
             yield piece
 
     def _begin_part(self) -> bool:
-        """Read a part's headers if they have fully arrived; return whether they had."""
+        """Read the headers of the next part, if they have fully arrived. Return whether they have."""
         held = self._held
         if not self._begun and (lead := _LEAD.match(held)) is not None:
             self._place = lead.end()
@@ -132,7 +133,7 @@ class PassingForm:
         return True
 
     def _end_part(self) -> bool:
-        """Find the end of a part's content if it has arrived; return whether it had."""
+        """Find the end of the current part's content, if it has arrived. Return whether it has."""
         held, content = self._held, self._content or 0
         end = held.find(b"\r\n" + self._mark, self._place)
         if end < 0:
@@ -147,7 +148,7 @@ class PassingForm:
 
 
 def _names(head: bytes) -> list[str]:
-    """Return the names by which different parsers may know a part with these headers. Raises BadRequest for a name in a
+    """Return the names that different parsers may read from the headers of a part. Raises BadRequest for a name in a
     form that RFC 7578 (section 4.2) forbids.
     """
     names: list[str] = []
@@ -161,5 +162,5 @@ def _names(head: bytes) -> list[str]:
 
 
 def _ambiguous(what: str) -> BadRequest:
-    """Return the 400 for a form in which an engine could find other fields than the gateway."""
+    """Return the 400 for a form in which an engine could find other fields than the gateway finds."""
     return BadRequest(400, "invalid_form", f"the form can be read in two ways, as {what}; send it as RFC 7578 says")

@@ -1,4 +1,4 @@
-"""The HTTP server of the gateway: its sockets, its maximum number of connections, and how it drains after a signal."""
+"""The HTTP server of the gateway: its sockets, its maximum number of connections, and its drain after a signal."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from fairlead_process.http_connections import HttpServer
 from fairlead_router.serving.client_connections import ClientConnection, ConnectionLimits
 
 LINGER_SECONDS = 1.0
-"""Seconds for which an idle connection stays open once the router stops, because its client may be sending a
-request.
+"""Seconds for which idle connections stay open when the router stops, because their clients may be sending a request.
 """
 
 LOOK_SECONDS = 0.05
 
 UNREAD_TICKS = 50
-"""Number of uvicorn's ticks, of 0.1 s each, between two checks for clients that do not read their responses."""
+"""Number of ticks of uvicorn (0.1 s each) between two checks for clients that do not read their responses."""
 
 
 class GatewayServer(HttpServer):
-    """Uvicorn's server, except that the first signal only calls `on_signal`, which drains; the server stops when
-    `should_exit` is set.
+    """Uvicorn's server, except that the first signal only calls `on_signal`, which drains the router. The server stops
+    when `should_exit` is set.
 
     A second signal stops the server at once.
     """
@@ -53,9 +52,9 @@ class GatewayServer(HttpServer):
         return await super().on_tick(counter)
 
     async def let_clients_go(self, seconds: float) -> None:
-        """Stop listening. Return when no client is connected, at most after `seconds`.
+        """Stop listening. Return when no client is connected, or after `seconds`.
 
-        The app continues to serve connected clients; each connection must end with its next response
+        Connected clients are still served, but each connection must end after its next response
         (`ConnectionLimits.is_ending`). If several processes share the port, the other processes get all new
         connections.
         """
@@ -70,7 +69,9 @@ class GatewayServer(HttpServer):
                     connection.close_if_idle()
 
     async def _stop_listening(self) -> None:
-        """Close the listening socket, after accepting the connections in its queue, which closing would reset."""
+        """Accept the connections that wait in the listening socket's queue, and close the socket, which would reset
+        them otherwise.
+        """
         for server in self.servers:
             assert isinstance(server, BoundedServer)
             await server.take_waiting()

@@ -1,8 +1,8 @@
-"""W3C Trace Context: reads a caller's headers, and writes the headers for an engine.
+"""W3C Trace Context: reads the headers of a caller, and writes the headers for an engine.
 
 https://www.w3.org/TR/trace-context/. A caller that sends a context decides whether its trace is sampled. Without a
-context the trace's ids are derived from the request's id, so that the trace of a stored decision can be found by its
-request.
+context, the ids of the trace are derived from the request's id, so that the trace of a stored decision can be found by
+the request's id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ TRACEPARENT, TRACESTATE = b"traceparent", b"tracestate"
 _TRACEPARENT = re.compile(rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
 _SAMPLED = 1
 LONGEST_STATE = 512
-"""Number of bytes of a `tracestate` that every implementation must pass on; a longer `tracestate` is dropped."""
+"""Maximum number of bytes of a `tracestate` that is passed on. Every implementation must pass on this many bytes. A
+longer `tracestate` is dropped.
+"""
 
 OPERATIONS = {
     "/v1/chat/completions": "chat",
@@ -31,13 +33,13 @@ OPERATIONS = {
     "/v1/completions": "text_completion",
     "/v1/embeddings": "embeddings",
 }
-"""By path: the operation name of the GenAI semantic conventions (`gen_ai.operation.name`). For other paths, the last
-segment of the path is used.
+"""By path: the operation name in the GenAI semantic conventions (`gen_ai.operation.name`). For any other path, the last
+segment of the path is the name.
 """
 
 
 class Caller(NamedTuple):
-    """The trace context that a caller sent."""
+    """The trace context that the caller of a request sent."""
 
     trace_id: str
     span_id: str
@@ -46,7 +48,7 @@ class Caller(NamedTuple):
 
 
 def caller(headers: Headers) -> Caller | None:
-    """Return the caller's trace context; None if the caller sent no valid one. Header names must be in lower case."""
+    """Return the caller's trace context; None if it sent no valid context. Header names must be in lower case."""
     given = [value for name, value in headers if name == TRACEPARENT]
     found = _TRACEPARENT.fullmatch(given[0].strip()) if len(given) == 1 else None
     if found is None or (found[1] == b"00" and found[5] is not None):
@@ -57,8 +59,8 @@ def caller(headers: Headers) -> Caller | None:
 
 
 def trace_context(headers: Headers, request_id: str, path: str, model: str | None, *, may_ask: bool) -> TraceContext | None:
-    """Return the trace context of a request; None if it is not sampled. `may_ask`: whether the caller may have routing
-    decisions kept.
+    """Return the trace context of a request; None if the caller does not sample its trace. `may_ask`: whether the
+    caller may have routing decisions kept.
     """
     parent = caller(headers)
     if parent is not None and not parent.is_sampled:
@@ -75,16 +77,14 @@ def trace_context(headers: Headers, request_id: str, path: str, model: str | Non
 
 
 def span_id_of(context: TraceContext, name: str) -> str:
-    """Return the id of a span inside the request's own span. The spans of an engine are children of the span that is
-    named after the engine's target.
+    """Return the id of a span inside the request's own span. `name`: the span's name or, for work at an engine, the
+    engine's target. The engine's own spans are children of the span that has the target's name.
     """
     return xxh3_64_hexdigest(f"{context.span_id}/{name}".encode())
 
 
 def traced_head(head: bytes, context: TraceContext, target: str) -> bytes:
-    """Return the head of a call for an engine in which the parent of the engine's spans is this router's span, not the
-    caller's.
-    """
+    """Return the head of a call with this router's span, not the caller's, as the parent of the engine's spans."""
     request, *lines = head.splitlines(keepends=True)
     kept = (line for line in lines if line.partition(b":")[0] not in (TRACEPARENT, TRACESTATE))
     parent = f"traceparent: 00-{context.trace_id}-{span_id_of(context, target)}-01\r\n"

@@ -1,8 +1,8 @@
 """Sends spans to an OpenTelemetry collector by OTLP over HTTP, with OpenTelemetry's own exporter, in a thread.
 
-The thread is a daemon and everything that waits for it is bounded: a collector that is slow or cannot be reached costs
-spans, which are counted, and never time. OpenTelemetry is an extra of the distribution, so it is imported only where
-traces are exported. It reads environment variables of its own, such as `OTEL_EXPORTER_OTLP_HEADERS` and
+The thread is a daemon, and every wait for it is bounded. So a collector that is slow or cannot be reached costs spans,
+which are counted, but no time. OpenTelemetry is an extra of the distribution, so it is imported only if traces are
+exported. It reads environment variables of its own, such as `OTEL_EXPORTER_OTLP_HEADERS` and
 `OTEL_RESOURCE_ATTRIBUTES`.
 """
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
 MOST_WAITING = 1024
-"""Maximum number of traces that are queued; further traces are dropped."""
+"""Maximum number of traces in the queue. Further traces are dropped."""
 MOST_AT_ONCE = 512
-"""Maximum number of spans in one request to the collector."""
+"""Number of spans at which a request to the collector gets no further traces. Traces are not divided, so a request may
+have more spans.
+"""
 TRACES_PATH = "/v1/traces"
 SERVICE = "fairlead-router"
 SCOPE = "fairlead.router"
@@ -39,19 +41,19 @@ _SDK_LOGGER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 logger = logging.getLogger(__name__)
 
 Send = Callable[[Sequence[Span]], str]
-"""A function that sends spans. It returns why sending failed, or "" after success."""
+"""A function that sends spans. It returns the reason why sending failed, or "" after success."""
 
 
 class SpanExport:
-    """Exports spans to the collector: calls `send` in a thread, one call at a time."""
+    """Exports spans to the collector. A thread calls `send`, one call at a time."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._waiting: queue.Queue[tuple[Span, ...] | None] = queue.Queue(MOST_WAITING)
         self._is_failing = False
         self.counts: Counter[str] = Counter({SENT: 0, DROPPED: 0, FAILED: 0})
-        """Number of spans by outcome: `sent`, `dropped` because the queue was full, or `failed` because the collector
-        did not accept them.
+        """Number of spans by outcome: `sent`, `dropped` (the queue was full) or `failed` (the collector did not accept
+        them).
         """
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
@@ -68,7 +70,7 @@ class SpanExport:
             self.counts[DROPPED] += len(spans)
 
     def close(self, seconds: float) -> None:
-        """Send the queued spans, for at most `seconds`; drop all other spans."""
+        """Send the queued spans for at most `seconds`. The other spans are lost."""
         self._closing.set()
         with suppress(queue.Full):
             self._waiting.put_nowait(None)  # wakes the thread; where there is no room for it, it is awake
@@ -83,7 +85,9 @@ class SpanExport:
                 return
 
     def _next(self) -> list[Span]:
-        """Wait for queued spans, and return the spans for the next call of `send`."""
+        """Wait for queued spans, and return the spans for the next call of `send`; empty if only `close` woke the
+        thread.
+        """
         batch = list(self._waiting.get() or ())
         while len(batch) < MOST_AT_ONCE:
             try:
@@ -104,13 +108,13 @@ class SpanExport:
 
     def _say(self, problem: str) -> None:
         if problem:
-            logger.warning("traces cannot be sent; said once until they can", extra={"error": problem})
+            logger.warning("traces cannot be sent; this is logged again only after a success", extra={"error": problem})
         else:
             logger.info("traces are sent again")
 
 
 def otlp_sender(endpoint: str, router: str) -> Send:
-    """Return a function that sends spans to the collector at `endpoint`, a URL that may include the path for traces.
+    """Return a function that sends spans to the collector at the URL `endpoint`, which may end in the path for traces.
     Raises InvalidInput if OpenTelemetry is not installed.
     """
     try:
@@ -118,7 +122,7 @@ def otlp_sender(endpoint: str, router: str) -> Send:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace.export import SpanExportResult
     except ImportError:
-        raise InvalidInput("FAIRLEAD_OTLP_ENDPOINT", endpoint, "install fairlead[tracing], or leave it out") from None
+        raise InvalidInput("FAIRLEAD_OTLP_ENDPOINT", endpoint, "install fairlead[tracing], or leave the setting out") from None
     said = _LastWords(logging.getLogger(_SDK_LOGGER))
     url = endpoint if endpoint.endswith(TRACES_PATH) else endpoint + TRACES_PATH
     exporter = OTLPSpanExporter(endpoint=url)
@@ -128,14 +132,14 @@ def otlp_sender(endpoint: str, router: str) -> Send:
     def send(spans: Sequence[Span]) -> str:
         said.words = ""
         result = exporter.export([as_sdk_span(span, resource) for span in spans])
-        return "" if result is SpanExportResult.SUCCESS else said.words or "the collector did not take them"
+        return "" if result is SpanExportResult.SUCCESS else said.words or "the collector did not accept the spans"
 
     return send
 
 
 class _LastWords(logging.Handler):
-    """A log handler for `theirs`, the logger of OpenTelemetry's exporter: it keeps the last failure message, so that
-    not each failure is logged.
+    """A log handler that keeps the last message of the logger `theirs`, which belongs to OpenTelemetry's exporter. So
+    the exporter's failures are not logged one by one.
     """
 
     def __init__(self, theirs: logging.Logger) -> None:

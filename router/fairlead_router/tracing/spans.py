@@ -1,7 +1,7 @@
-"""Makes the spans of a request from its stored decision. The function is pure, so a trace shows only what is stored.
+"""Makes the spans of a request from its stored decision alone, so a trace shows only what is stored.
 
-One span has the whole record, `fairlead.decision`: each field is an attribute of the same name, each candidate, failed
-attempt and continuation an event. The other spans show the same times graphically:
+The span `fairlead.decision` has the whole record. Each field is an attribute with the field's name; each candidate,
+failed attempt and continuation is an event. The other spans show the same times graphically:
 
     chat llama               the request, arrival to end; named as the GenAI semantic conventions name operations
     ├─ fairlead.queue        arrival to dispatch
@@ -46,7 +46,7 @@ _ENDED_BADLY = (RequestOutcome.FAILED, RequestOutcome.REFUSED)
 
 
 class Kind(StrEnum):
-    """A span's kind, by OpenTelemetry's names."""
+    """The kind of a span, with OpenTelemetry's names."""
 
     SERVER = "server"
     CLIENT = "client"
@@ -64,8 +64,8 @@ class Event:
 
 @value
 class Span:
-    """A span. `start`, `end`: times in Unix seconds. `error`: the kind of failure with which it ended; None if it did
-    not fail.
+    """A span. `start`, `end`: times in Unix seconds. `error`: the kind of failure with which the span ended; None if it
+    did not fail.
     """
 
     name: str
@@ -82,8 +82,8 @@ class Span:
 
 
 def spans_of(traced: TracedRequest, decision: DecisionRecord, moves: Sequence[Moved], router: str) -> tuple[Span, ...]:
-    """Return the spans of a request that has ended, the request's own span first. `moves`: the moves of sessions and
-    requests that happened with this request.
+    """Return the spans of a request that has ended; the request's own span comes first. `moves`: the moves of sessions
+    and requests that happened with this request.
     """
     context = traced.request.trace
     assert context is not None, "a traced request has a context"
@@ -91,7 +91,7 @@ def spans_of(traced: TracedRequest, decision: DecisionRecord, moves: Sequence[Mo
 
 
 class _Trace:
-    """Collects the spans of one request."""
+    """Makes the spans of one request."""
 
     def __init__(self, context: TraceContext, traced: TracedRequest, decision: DecisionRecord, router: str) -> None:
         self._context = context
@@ -148,7 +148,7 @@ class _Trace:
         return self._traced.first_token_at
 
     def _attempts(self, sent: float) -> Iterator[Span]:
-        """Yield the spans of engines' work on the request, beginning with the time `sent`."""
+        """Yield the spans of the work of engines on the request, from the time `sent` on."""
         begins, first = sent, self._ended if self._first is None else self._first
         for attempt in self._decision.attempts:
             failed = self._arrived + attempt.after_seconds
@@ -182,9 +182,7 @@ class _Trace:
     def _call(
         self, name: str, start: float, end: float, target: str, attributes: Attributes | None = None, error: str | None = None
     ) -> Span:
-        """Return a span of work at an engine. The first span at a target becomes the parent of the engine's own
-        spans.
-        """
+        """Return a span of work at an engine. The engine's own spans are children of the first span at its target."""
         named = target if target not in self._used else f"{target}/{len(self._used)}"
         self._used.add(named)
         shown = {"fairlead.target": target, **(attributes or {})}
@@ -235,8 +233,8 @@ def _details(decision: DecisionRecord, arrived: float) -> Iterator[Event]:
 
 
 def terms(prefix: str, record: object, without: Sequence[str] = ()) -> Attributes:
-    """Return each field of a record as an attribute `prefix.field`, and each entry of a dictionary as
-    `prefix.field.key`; fields that are None are left out.
+    """Return the fields of a record as attributes `prefix.field`, and the entries of a dictionary as
+    `prefix.field.key`. Fields that are None, and fields in `without`, are left out.
     """
     found: Attributes = {}
     for field in fields(record):  # type: ignore[arg-type]  # every record of a report is a dataclass

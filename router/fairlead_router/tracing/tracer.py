@@ -1,7 +1,7 @@
 """The router's tracer: makes spans of the requests whose routing decisions are kept.
 
-A trace is exported exactly when the request's decision is kept and stored. A caller that samples its trace has the
-decision kept, with the same permission and the same limit as by `x-fairlead-explain`; a caller that does not sample it
+A trace is exported if and only if the request's decision is kept and stored. A caller that samples its trace has the
+decision kept, with the same permission and limit as for `x-fairlead-explain`. A caller that does not sample its trace
 gets no spans.
 """
 
@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
 MOST_MOVES = 4096
-"""Maximum number of moves of each kind (see `_Moves`) that are remembered until their requests have ended; beyond it,
-the oldest are dropped.
+"""Maximum number of moves of each kind (see `_Moves`) that are remembered until their requests have ended. Beyond it,
+the oldest moves are dropped.
 """
 
 
 class Tracer:
-    """Makes traces and passes the spans of each trace to `offer`, which must not wait."""
+    """Makes the spans of traces, and passes the spans of each trace to `offer`, which must not wait."""
 
     def __init__(self, router: str, offer: Callable[[tuple[Span, ...]], None]) -> None:
         self._router = router
@@ -36,7 +36,7 @@ class Tracer:
         self._reroutes = _Moves[ReRouteRecord]()
 
     def take(self, records: SchedulerRecords) -> None:
-        """Export the traces of these records. Never raises, because the records must still be reported."""
+        """Export the traces of these records. Never raises an exception, because the records must still be reported."""
         try:
             self._take(records)
         except Exception:
@@ -56,15 +56,13 @@ class Tracer:
 
 
 class _Moves(Generic[M]):
-    """Moves of one kind (migrations, re-routes or continuations) by id, oldest first, whose requests may be in
-    progress.
-    """
+    """Moves of one kind (migrations or re-routes) by id, oldest first, whose requests may still be in progress."""
 
     def __init__(self) -> None:
         self._records: dict[str, M] = {}
 
     def add(self, records: Iterable[M], outcomes: Iterable[MigrationOutcome]) -> None:
-        """Remember new moves, and add the outcomes of earlier ones."""
+        """Remember new moves, and add outcomes to the moves that are remembered."""
         self._records |= {move.id: move for move in records}
         for outcome in outcomes:
             if outcome.id in self._records:

@@ -1,6 +1,7 @@
-"""The trainer's process: `python -m fairlead_router.training.child`, started by a router and ended with it.
+"""The process of the trainer: `python -m fairlead_router.training.child`. A router starts it, and it ends with the
+router.
 
-It reads lessons from standard input, writes the result of each to standard output, and ends when its input ends.
+It reads lessons from standard input, writes the result of each lesson to standard output, and ends when its input ends.
 """
 
 import os
@@ -20,7 +21,7 @@ NICENESS = 10
 
 
 def teach(lessons: BinaryIO, answers: BinaryIO) -> None:
-    """Train on each lesson and write its result until the input ends. A pool whose settings changed gets a new
+    """Train on each lesson and write its result, until the input ends. A pool whose settings have changed gets a new
     learner.
     """
     learners: dict[str, Learner] = {}
@@ -38,7 +39,7 @@ def teach(lessons: BinaryIO, answers: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Train at low priority. The process ends when its input is closed, because the router has ended."""
+    """Train at low priority. The process ends when the router ends, because its input is closed then."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
     teach(sys.stdin.buffer, sys.stdout.buffer)

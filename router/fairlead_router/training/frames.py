@@ -1,4 +1,4 @@
-"""The messages between a router and its trainer over pipes: each is a length followed by MessagePack."""
+"""The messages between a router and its trainer over pipes. Each message is a length followed by MessagePack."""
 
 from struct import Struct
 
@@ -12,7 +12,9 @@ LENGTH = Struct("<I")
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
-    """New samples of one pool: rows of features and their TTFTs as float32. The trainer replies with one `Learnt`."""
+    """New samples of one pool: rows of features, and the TTFT in seconds of each row, both as float32. The trainer
+    replies with a `Learnt`.
+    """
 
     pool: str
     settings: LearnerSettings
@@ -31,7 +33,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def samples(self) -> Samples:
-        """Return the samples in the message."""
+        """The samples in the message."""
         features = np.frombuffer(self.features, dtype="<f4").astype(np.float32)
         return Samples(
             features=features.reshape(-1, len(self.settings.feature_names)),
@@ -40,8 +42,8 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Learnt(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a lesson: a model as bytes if enough samples for a training were there, and the training's
-    duration.
+    """The result of a lesson. `model`: the trained model as bytes; None if there were not enough samples for a
+    training. `seconds`: the duration of the training.
     """
 
     model: bytes | None = None
@@ -49,6 +51,6 @@ class Learnt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def framed(message: Lesson | Learnt) -> bytes:
-    """Return the message, preceded by its length."""
+    """Return the bytes of the message, with its length before it."""
     content = msgspec.msgpack.encode(message)
     return LENGTH.pack(len(content)) + content

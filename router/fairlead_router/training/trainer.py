@@ -1,4 +1,4 @@
-"""The trainer from its router's point of view: a process that may die or hang at any time, and is then restarted."""
+"""The trainer as the router sees it: a process that may die or hang at any time, and is then restarted."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import msgspec
 from fairlead_router.training.frames import LENGTH, Learnt, Lesson, framed
 
 ROUND_SECONDS = 300.0
-"""Seconds without a result after which a trainer counts as hanging, and is killed."""
+"""Seconds without a result after which a trainer counts as hanging and is killed."""
 
 PAUSE_SECONDS = 5.0
 """Seconds from the loss of a trainer to the start of the next one."""
 
 END_SECONDS = 5.0
-"""Seconds to wait for the end of a killed trainer."""
+"""Seconds for which the router waits for the end of a killed trainer."""
 
 LARGEST_ANSWER = 256 * 1024 * 1024
 
@@ -27,11 +27,11 @@ COMMAND = (sys.executable, "-m", "fairlead_router.training.child")
 
 
 class TrainerLost(Exception):
-    """The trainer died, hangs, or cannot be started; the lesson is lost with it. Its text is one line."""
+    """An exception: the trainer died, hangs, or cannot be started. Its lesson is lost too. The message is one line."""
 
 
 class Trainer:
-    """The trainer's process. It is started when it is first needed, and takes one lesson at a time."""
+    """The process of the trainer. It is started when it is first needed, and takes one lesson at a time."""
 
     def __init__(self, now: Callable[[], float], command: tuple[str, ...] = COMMAND, *, round_seconds: float = ROUND_SECONDS) -> None:
         self._now = now
@@ -42,7 +42,7 @@ class Trainer:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process; None while it does not run."""
+        """The id of the process; None while there is no process."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -51,7 +51,7 @@ class Trainer:
         return self._process is None and self._now() < self._not_before
 
     async def learn(self, lesson: Lesson) -> Learnt:
-        """Send a lesson and wait for its result. Raises TrainerLost."""
+        """Send a lesson to the trainer, and return its result. Raises TrainerLost."""
         try:
             async with asyncio.timeout(self._round_seconds):
                 return await self._exchange(lesson)
@@ -61,7 +61,7 @@ class Trainer:
             raise TrainerLost(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from None
 
     async def close(self) -> None:
-        """End the process, if it runs."""
+        """End the process, if there is one."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -47,7 +47,7 @@ def test_scaling_what_the_pool_declares_is_refused_with_the_remedy(client: Kuber
     path = made(client, "declared", replicas=2, pinned=2)
     refused = patched(client, f"{path}/scale", {"replicas": 3})
     assert refused.status_code == 422
-    assert "the InferencePool declares the replicas of this role; change its roles[].replicas" in refused.json()["message"]
+    assert "the InferencePool declares the replicas of this role; change roles[].replicas of the InferencePool" in refused.json()["message"]
     assert patched(client, path, {"replicas": 4, "pinned": 4}).ok, "the operator moves both"
     assert patched(client, path, {"pinned": None}).ok
     assert patched(client, f"{path}/scale", {"replicas": 3}).ok

@@ -202,7 +202,7 @@ async def test_a_target_that_even_idle_instances_miss_is_found_with_the_target_t
     await api.app.state.upkeep.roll_up(api.clock())
     (found,) = [one for one in (await api.viewer.advice(CHAT)).items if one.cause is not Cause.SATURATED]
     assert (found.cause, found.level) == (Cause.PROMPTS_TOO_LONG, Level.BAD)
-    assert "74.3 % of requests waited longer than the TTFT target of 1 ms" in found.sentence
+    assert "74.3 % of requests got their first token later than the TTFT target of 1 ms" in found.sentence
     assert found.plan == PlanRequest(kind=PlanKind.SLO, fields={"ttft": "50ms"})
     assert (await api.admin.create_plan(CHAT, found.plan)).state == PlanState.OPEN
 

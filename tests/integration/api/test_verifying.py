@@ -193,7 +193,7 @@ async def test_a_row_of_the_record_that_was_changed_is_found(api: ApiInstance, d
     [
         ("DELETE FROM bindings WHERE released_at IS NULL", "and has no holder|its last holder had ended"),
         ("DELETE FROM sessions", "its session cannot be read"),
-        ("DELETE FROM migrations", "that brought it to its home cannot be read"),
+        ("DELETE FROM migrations", "that brought it to its instance cannot be read"),
         ("DELETE FROM audit_log WHERE id = 1", "was changed, added or removed"),
     ],
 )

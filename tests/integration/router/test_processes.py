@@ -178,7 +178,7 @@ async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arri
             assert await again.wait() == 0
 
 
-ENDED = "the process before this one was ended from outside"
+ENDED = "the previous process of this router did not stop properly"
 
 
 def _said(environment: dict[str, str], words: str) -> list[dict[str, object]]:

@@ -179,5 +179,5 @@ async def test_a_collector_that_takes_nothing_costs_spans_and_one_line_and_no_re
     page = (await running.admin.get("/metrics")).text
     assert f'fairlead_router_spans_total{{fate="failed"}} {spans.counts[exporting.FAILED]}.0' in page
     said = [record.getMessage() for record in caplog.records if record.name == exporting.__name__]
-    assert said == ["traces cannot be sent; said once until they can", "traces are sent again"]
+    assert said == ["traces cannot be sent; this is logged again only after a success", "traces are sent again"]
     await ended(world, running)

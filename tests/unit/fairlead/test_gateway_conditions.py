@@ -36,7 +36,7 @@ def parents(**judgements: tuple[GatewayJudgement, ...]) -> GatewayFacts:
         (parents(a=(TAKEN,), b=(TAKEN, FOUND)), "True", "Accepted", "Accepted by Gateway infra/a, Gateway infra/b"),
         (parents(a=(TAKEN, FOUND), b=(REFUSED, LOST)), "False", "NotAccepted", "Gateway infra/b: HTTPRouteNotAccepted (no such listener)"),
         (parents(a=(TAKEN, LOST)), "False", "RefsNotResolved", "Gateway infra/a: InvalidExtensionRef (Service chat-picker not found)"),
-        (parents(a=(TAKEN, FOUND), b=(WAITING,)), "Unknown", "NotJudgedYet", "Gateway infra/b: no word yet"),
+        (parents(a=(TAKEN, FOUND), b=(WAITING,)), "Unknown", "NotJudgedYet", "Gateway infra/b has not reported yet"),
         (parents(a=()), "Unknown", "NotJudgedYet", "Gateway infra/a"),
     ],
 )

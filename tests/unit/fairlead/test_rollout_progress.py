@@ -71,7 +71,7 @@ def test_without_room_for_a_surge_a_successor_that_fails_stops_it_and_one_that_d
     assert stopped.regressed
     late = one(begun, instance("n", S.STARTING, spec_hash="new"), after=700)
     assert late is not None
-    assert late.trouble(SPEC, START + 700) == (RolloutTrouble.LATE, "0 instances updated, no further one for 700 s")
+    assert late.trouble(SPEC, START + 700) == (RolloutTrouble.LATE, "0 instances updated, no further instance for 700 s")
 
 
 def test_what_drains_since_fewer_are_wanted_does_not_prolong_it() -> None:
@@ -134,7 +134,7 @@ def test_paused_it_waits_and_its_clock_too() -> None:
 
 def test_a_rollout_without_progress_says_so_and_goes_on() -> None:
     late = going(before=going(), after=700)
-    assert late.trouble(SPEC, START + 700) == (RolloutTrouble.LATE, "0 instances updated, no further one for 700 s")
+    assert late.trouble(SPEC, START + 700) == (RolloutTrouble.LATE, "0 instances updated, no further instance for 700 s")
     assert not halts(late, SPEC)
     updated = going(instance("n", spec_hash="new"), before=late, after=701)
     assert updated.trouble(SPEC, START + 701) is None

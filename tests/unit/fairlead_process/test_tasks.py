@@ -40,7 +40,7 @@ def test_a_failure_is_logged_and_the_work_goes_on_after_a_second(caplog: pytest.
     run_virtually(story())
     assert [round(at - begun[0], 2) for at in begun] == [0.0, 1.0, 1.02]
     (line,) = caplog.records
-    assert (line.message, line.__dict__["task"]) == ("background task failed, it is begun again", "tick")
+    assert (line.message, line.__dict__["task"]) == ("background task failed, it is started again", "tick")
     assert line.exc_info is not None
 
 

@@ -128,7 +128,9 @@ class Proxy:
             self.channel = grpc.aio.insecure_channel(target, options=options)
         else:
             self.channel = grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(root_certificate), options=options)
-        self._client = httpx.AsyncClient(timeout=PATIENCE_SECONDS, trust_env=False, verify=False)  # loads no authorities: 20 ms of each test
+        self._client = httpx.AsyncClient(
+            timeout=PATIENCE_SECONDS, trust_env=False, verify=False
+        )  # loads no authorities: 20 ms of each test
 
     async def __aenter__(self) -> Self:
         return self

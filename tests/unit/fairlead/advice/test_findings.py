@@ -128,7 +128,7 @@ def test_what_no_number_of_instances_serves_is_told_apart_counted_and_has_its_ow
     assert (found.cause, found.level) == (Cause.PROMPTS_TOO_LONG, Level.BAD)
     assert found.sentence.startswith(
         "default/chat: 35.0 % of requests (90.0 % of the refused ones) need more than the TTFT target of 5 s alone on an idle instance, "
-        "which computes 62,500 tokens in it; no number of instances can serve them in time"
+        "which computes 62,500 tokens in that time; no number of instances can serve them in time"
     )
     for words in (
         "a TTFT target of 12 s (95.0 % in time",
@@ -156,7 +156,7 @@ def test_a_target_that_idle_instances_miss_is_found_without_a_simulation_and_wit
     assert (found.cause, found.level, found.evidence.kind) == (Cause.PROMPTS_TOO_LONG, Level.BAD, EvidenceKind.DECISIONS)
     assert found.harm.amount == pytest.approx(1.96)
     assert found.sentence.startswith(
-        "default/chat: 98.0 % of requests waited longer than the TTFT target of 1 ms for an instance that had no"
+        "default/chat: 98.0 % of requests got their first token later than the TTFT target of 1 ms, although their instance"
     )
     assert "a TTFT target of 100 ms (an estimate: 95 % of such requests had their first token sooner)" in found.sentence
     assert found.remedy == Remedy(kind="slo", words="a TTFT target of 100 ms (estimate)", fields={"ttft": "100ms"})
@@ -239,12 +239,12 @@ def test_a_plan_is_offered_only_where_it_can_be_made(changes: dict[str, Any], wo
     [
         (RejectionReason.PREDICTED_TTFT, "every instance was predicted to miss the TTFT target of 5 s"),
         (RejectionReason.DECODE_OVERLOADED, "decoding was predicted to miss the TPOT target of 100 ms"),
-        (RejectionReason.AFTER_PREFILL, "found when their prompts were computed in vain"),
+        (RejectionReason.AFTER_PREFILL, "which was found only after their prompts were computed"),
         (RejectionReason.QUEUE_FULL, "routers' queues are full"),
         (RejectionReason.QUEUE_TIMEOUT, "until they expired; early rejection would answer them at once"),
         (RejectionReason.NO_INSTANCES, "none of 4 instances accepts requests"),
         (RejectionReason.SCALED_TO_ZERO, "no instance is desired"),
-        (RejectionReason.POLICY_FAILED, "the pool's routing policy failed on them; the routers' logs say how"),
+        (RejectionReason.POLICY_FAILED, "the pool's routing policy failed on the requests; the routers' logs say why"),
         (RejectionReason.UPSTREAM_FAILED, "engines failed before the first byte on every try"),
         (RejectionReason.SHUTTING_DOWN, "a router was shutting down"),
         ("rejected-by-a-newer-router", "the routers' reason is rejected-by-a-newer-router"),
@@ -295,7 +295,7 @@ def test_late_first_tokens_name_the_goal_and_where_they_were() -> None:
     found = only(pool)
     assert found.sentence == (
         "80.0 % of default/chat's 400 requests had the first token within 5 s, the goal is 90 %; "
-        "25.0 % of the late ones were on i3; without it the goal is missed too."
+        "25.0 % of the late ones were on i3; the others miss the goal too."
     )
     assert (found.cause, found.harm.amount, found.evidence.metric) == (Cause.LATE_FIRST_TOKENS, 0.8, "ttft_p95")
     assert causes(replace(pool, slo=SloFacts(percentile=80))) == []
@@ -322,15 +322,15 @@ def test_one_refusal_in_five_minutes_is_not_told_as_none() -> None:
 
 def test_most_late_first_tokens_on_one_instance_are_its_matter_only_where_the_others_meet_the_goal() -> None:
     pool = with_instance(with_instance(well(), 1, served=served(100, 60)), 3, served=served(100, 40))
-    assert only(pool).sentence.endswith("; 60.0 % of the late ones were on i3; without it the goal is missed too.")
+    assert only(pool).sentence.endswith("; 60.0 % of the late ones were on i3; the others miss the goal too.")
     alone = with_instance(well(instances=2), 1, served=served(100, 20, tokens=0))
-    assert only(alone).sentence.endswith("; 100.0 % of the late ones were on i1; without it the goal is met.")
+    assert only(alone).sentence.endswith("; 100.0 % of the late ones were on i1; the others meet the goal.")
 
 
 def test_late_first_tokens_of_instances_that_are_gone_are_not_said_of_the_only_one_left() -> None:
     left = with_instance(well(instances=1), 0, served=served(100, 60))
     assert only(replace(left, gone=served(100, 60))).sentence.endswith(
-        "; 50.0 % of the late ones were on i0; without it the goal is missed too."
+        "; 50.0 % of the late ones were on i0; the others miss the goal too."
     )
     assert only(replace(left, gone=served(100, 20))).sentence.endswith("; 66.7 % of the late ones were on instances that are gone.")
 
@@ -352,7 +352,7 @@ def test_what_is_said_of_late_requests_is_true_of_their_counts(seen: list[tuple[
         assert told[0].startswith("all of them") == (bool(named) and not judged)
         assert ("its only instance" in told[0]) == (bool(named) and not judged and len(present) == 1)
         if named and judged:
-            assert told[1] == f"without it the goal is {'missed too' if pool.exceeds(late, judged) else 'met'}"
+            assert told[1] == f"the others {'miss the goal too' if pool.exceeds(late, judged) else 'meet the goal'}"
 
 
 def test_slow_tokens_are_told_apart_from_late_first_tokens() -> None:
@@ -389,7 +389,7 @@ def test_one_instance_with_too_much_of_the_work_is_told_with_its_share() -> None
     found = only(hot())
     assert found.sentence == (
         "i2 of default/chat serves 40.0 % of first tokens in time, the others 100.0 % (goal 90 %): it computes 57.1 % of the prompt tokens "
-        "where 25.0 % would be fair and holds 18 of 42 sessions; a drain moves its sessions to the "
+        "(fair: 25.0 %) and holds 18 of 42 sessions; a drain moves its sessions to the "
         "other instances, and a new instance replaces it."
     )
     assert (found.cause, found.subject, found.level) == (Cause.HOT_INSTANCE, "i2", Level.BAD)
@@ -439,7 +439,7 @@ def test_a_hot_instance_of_a_pool_within_its_slo_is_a_warning() -> None:
 def test_an_instance_is_hot_only_with_more_than_its_share_and_while_others_do_well() -> None:
     for tokens in (10_000, 11_000):  # a tenth more is what one of four instances always has
         little = with_instance(hot(), 2, served=served(100, 40, tokens=tokens))
-        assert causes(little) == [Cause.LATE_FIRST_TOKENS] and only(little).sentence.endswith("were on i2; without it the goal is met.")
+        assert causes(little) == [Cause.LATE_FIRST_TOKENS] and only(little).sentence.endswith("were on i2; the others meet the goal.")
     fair = with_instance(hot(), 2, served=served(100, 40, tokens=10_000))
     assert causes(fair) == [Cause.LATE_FIRST_TOKENS]
     heavy = with_instance(hot(), 2, weight=9.0)
@@ -594,8 +594,8 @@ def test_no_split_is_judged_by_old_signals_or_while_a_role_serves_nothing() -> N
 def test_moves_that_lose_all_in_all_are_told_with_what_they_cost() -> None:
     found = only(well(moves=SeenMoves(known=100, lost=12, net_seconds=-41.0)))
     assert found.sentence == (
-        "default/chat's session moves cost users 41 s in the last 60 min: 12 of 100 with a known result were not faster than predicted for "
-        "staying."
+        "default/chat's session moves cost users 41 s in the last 60 min: 12 of 100 moves with a known result were not faster than was "
+        "predicted for staying."
     )
     assert (found.harm.amount, found.harm.unit, found.level) == (41.0, HarmUnit.WAITED_SECONDS, Level.WARN)
     assert found.remedy == Remedy(kind="migrations", words="pausing migrations", fields={"migrations": "Paused"})
@@ -634,7 +634,7 @@ def test_lost_instances_are_one_finding_that_explains_the_condition() -> None:
 
 def test_an_instance_that_is_lost_again_and_again_is_told() -> None:
     found = only(with_instance(well(), 1, losses=3))
-    assert found.sentence == "i1 of default/chat was lost 3 times in the last hour; drained, it is replaced."
+    assert found.sentence == "i1 of default/chat was lost 3 times in the last hour; a drain replaces it."
     assert found.remedy == Remedy(kind="drain", words="draining i1", instance="i1")
     assert (found.harm.amount, found.evidence.seconds) == (1.0, 3600.0)
     assert causes(with_instance(well(), 1, losses=2)) == [Cause.INSTANCES_LOST]
@@ -645,7 +645,7 @@ def test_an_instance_that_is_lost_again_and_again_is_told() -> None:
 def test_an_instance_that_fails_more_than_the_slo_bears_explains_the_refusals() -> None:
     pool = with_instance(well(refused={RejectionReason.UPSTREAM_FAILED.value: 4}), 1, served=served(30, 30, failed=12))
     found = only(pool)
-    assert found.sentence == "i1 of default/chat failed 12 of 42 requests that were sent to it; drained, it is replaced."
+    assert found.sentence == "i1 of default/chat failed 12 of 42 requests that were sent to it; a drain replaces it."
     assert (found.cause, found.harm.amount) == (Cause.INSTANCE_FAILING, 0.12)
     assert found.remedy == Remedy(kind="drain", words="draining i1", instance="i1")
     young = only(with_instance(pool, 1, minutes=SeenMinutes(had=2, failing=2)))
@@ -670,7 +670,7 @@ def test_wrong_predictions_count_where_early_rejection_goes_by_them() -> None:
 def test_a_model_that_errs_more_than_the_formula_is_told_while_it_chooses() -> None:
     seen = SeenPredictions(model_error_seconds=0.9, formula_error_seconds=0.4, model_chooses=True)
     assert only(well(predictions=seen)).sentence == (
-        "default/chat's routers choose by a model that errs by 900 ms in TTFT, where their own formula errs "
+        "default/chat's routers choose by a model whose TTFT predictions err by 900 ms; their own formula errs "
         "by 400 ms for the same requests."
     )
     assert advise([well(predictions=replace(seen, model_chooses=False))]) == ()
@@ -684,9 +684,7 @@ def test_a_model_that_errs_more_than_the_formula_is_told_while_it_chooses() -> N
 @pytest.mark.parametrize(("burn", "lasts"), [(0.5, "60.0 days"), (30.0, "1.0 days"), (40.0, "18 hours")])
 def test_what_burns_a_budget_within_a_day_is_told_in_hours(burn: float, lasts: str) -> None:
     seen = SeenBurn(name="fast", seconds=3600.0, burn=burn, threshold=0.4, excess_per_second=0.8)
-    assert only(well(burns=(seen,))).sentence.endswith(
-        f"at that rate a whole budget of 30 days lasts {lasts}, whatever is left of the present one."
-    )
+    assert only(well(burns=(seen,))).sentence.endswith(f"at that rate a whole budget of 30 days would last {lasts}.")
 
 
 def test_a_burning_budget_says_how_long_it_lasts() -> None:
@@ -694,8 +692,8 @@ def test_a_burning_budget_says_how_long_it_lasts() -> None:
     slow = SeenBurn(name="slow", seconds=21_600.0, burn=5.0, threshold=4.0, excess_per_second=0.3)
     found = only(well(burns=(slow, burn)))
     assert found.sentence == (
-        "default/chat used its error budget 9.0 times faster than it may over 1 h (alert above 8.0): at that rate a whole budget of 30 "
-        "days lasts 3.3 days, whatever is left of the present one."
+        "default/chat used its error budget 9.0 times faster than allowed over 1 h (alert above 8.0): at that rate a whole budget of 30 "
+        "days would last 3.3 days."
     )
     days = SeenBurn(name="days", seconds=3 * 86_400.0, burn=10.0, threshold=1.0, excess_per_second=0.3)
     assert " over 3 d (alert above 1.0)" in only(well(burns=(slow, burn, days))).sentence
@@ -712,7 +710,7 @@ def test_a_budget_of_a_pool_younger_than_the_window_burned_within_the_pools_life
 
 def test_a_pool_without_a_router_is_told_unless_nothing_is_wanted_of_it() -> None:
     found = only(well(live_routers=0, unheard_seconds=190.0))
-    assert found.sentence == "No router reports on default/chat, the last was heard 3 min ago: nothing is measured."
+    assert found.sentence == "No router reports on default/chat, the last report came 3 min ago: nothing is measured."
     assert found.level is Level.BAD
     assert "none ever did" in only(well(live_routers=0, unheard_seconds=None)).sentence
     assert advise([well(instances=0, live_routers=0)]) == ()
@@ -806,7 +804,7 @@ def test_advice_of_a_mode_that_is_no_longer_in_force_is_not_shown() -> None:
 def test_what_the_operator_advised_is_told_with_its_reason_and_a_plan() -> None:
     found = only(advising(advised(6)))
     assert (
-        found.sentence == "The operator advised 6 replicas of default/chat instead of 4 2 min ago: 5.4 instances are needed; advised only."
+        found.sentence == "The operator advised 6 replicas of default/chat instead of 4, 2 min ago: 5.4 instances are needed; advised only."
     )
     assert (found.level, found.remedy) == (Level.WARN, Remedy(kind="scale", words="6 replicas", replicas=6))
     fewer = only(advising(advised(2)))
@@ -962,15 +960,15 @@ def with_host_cache(one: HostCache, bytes_per_token: float | None = None) -> lis
 def test_a_host_cache_that_the_simulation_confirms_is_advised_with_its_error_and_its_size_in_gigabytes() -> None:
     (found,) = with_host_cache(HOST, bytes_per_token=131_072.0)
     assert found.sentence == (
-        "default/chat would serve 11.0 % (± 2.4 %) more of its prompt tokens from caches with 210 GB of host memory per instance "
-        "for them; the simulation of the last 58 min finds 10.0 %."
+        "With 210 GB of host memory per instance for KV caches, default/chat would find 11.0 % (± 2.4 %) more of its prompt tokens "
+        "in caches; the simulation of the last 58 min finds 10.0 % more."
     )
     assert (found.level, found.harm.amount, found.harm.unit) == (Level.NOTE, 0.11, HarmUnit.HITS)
 
 
 def test_a_size_of_a_token_that_no_move_has_shown_is_said_to_be_unknown() -> None:
     (found,) = with_host_cache(HOST)
-    assert "with 1,600,000 tokens of host memory" in found.sentence
+    assert "With 1,600,000 tokens of host memory" in found.sentence
     assert found.sentence.endswith("; the size of a token in the KV cache is not known.")
 
 

@@ -155,7 +155,7 @@ def test_a_pool_that_never_met_its_slo_has_no_capacity_and_says_so() -> None:
     record = replace(record_of(traffic.load()), in_time=np.zeros(len(traffic.load())))
     found = proposed(record, pool(), traffic.end)
     assert isinstance(found, str)
-    assert "nobody knows how much an instance can carry" in found
+    assert "the capacity of an instance is not known" in found
 
 
 def test_the_same_day_makes_the_same_proposal() -> None:

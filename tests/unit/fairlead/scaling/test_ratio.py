@@ -230,7 +230,7 @@ def test_an_advised_move_that_no_longer_holds_is_taken_back_once() -> None:
     rounds.rounds(loads(0.6, 0.6), 600)
     assert told_moves(rounds, before) == [(Role.PREFILL, 4, 4)] and numbers(rounds) == (4, 4)
     (taken_back,) = [one for seen in rounds.outcomes[before:] for one in seen.recommendations]
-    assert "call for no more prefill instances; the present 4 are recommended again; advised only" in sentence(taken_back)
+    assert "no longer call for one more prefill instance; the present 4 are recommended again; advised only" in sentence(taken_back)
 
 
 def test_an_advised_move_is_taken_back_before_the_opposite_one_is_advised() -> None:

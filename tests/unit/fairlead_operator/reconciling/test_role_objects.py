@@ -71,7 +71,7 @@ async def test_a_number_beyond_the_roles_bounds_is_bounded_and_told_once() -> No
     await stage.round()
     assert numbers(stage) == {"prefill": 4, "decode": 1}
     limited = stage.condition("ScalingLimited")
-    assert limited["message"] == "20 prefill instances are recommended, and the role allows 2 to 4"
+    assert limited["message"] == "20 prefill instances are recommended, but the role allows only 2 to 4"
     words = "20 replicas of its InferencePoolRole set by kubectl; roles[prefill].maxReplicas makes it 4"
     assert role_object(stage, "prefill")["status"]["message"] == words
     assert [event for event in stage.events if event[1] == "ScaleBounded"] == [("Warning", "ScaleBounded", words)]

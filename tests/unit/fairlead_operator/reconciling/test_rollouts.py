@@ -75,7 +75,7 @@ async def test_the_only_instance_is_replaced_and_that_is_finished_when_the_new_o
     assert "RolloutFinished" not in stage.reasons()
     condition = stage.condition("Progressing")
     assert (condition["status"], condition["reason"]) == ("False", "ProgressDeadlineExceeded")
-    assert condition["message"].startswith("0 instances updated, no further one for")
+    assert condition["message"].startswith("0 instances updated, no further instance for")
     assert stage.pool()["status"]["currentRevision"] == former, "what it can go back to"
     await pass_rounds(stage, 30)
     assert stage.reasons()[-1] == "RolloutFinished"

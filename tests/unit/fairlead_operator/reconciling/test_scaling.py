@@ -168,7 +168,7 @@ async def test_bounds_are_named_where_they_limit() -> None:
     await rounds(stage, 15)
     limited = stage.condition("ScalingLimited")
     assert (limited["status"], limited["reason"]) == ("True", "TooManyReplicas")
-    assert limited["message"] == "8 instances are recommended, and the role allows 1 to 6"
+    assert limited["message"] == "8 instances are recommended, but the role allows only 1 to 6"
     assert stage.condition("ScalingActive")["reason"] == "ValidSignalsFound"
 
 

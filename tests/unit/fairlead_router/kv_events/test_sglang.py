@@ -131,7 +131,7 @@ def test_a_server_without_kv_events_has_no_sources(answer: bytes) -> None:
     [
         ({"dp_size": 0}, "0 data-parallel ranks"),
         ({"dp_size": 10**9}, "1000000000 data-parallel ranks"),
-        ({"endpoint_port_base": "5557"}, "names no sources"),
+        ({"endpoint_port_base": "5557"}, "does not describe sources"),
     ],
 )
 def test_ports_and_ranks_that_cannot_be_are_told(change: dict[str, Any], words: str) -> None:

@@ -43,8 +43,8 @@ def test_an_engine_that_publishes_nothing_has_no_sources(answer: object) -> None
 @pytest.mark.parametrize(
     ("answer", "names"),
     [
-        (b"<html>", "no sources"),
-        ({"detail": "Not Found"}, "no sources"),
+        (b"<html>", "does not describe sources"),
+        ({"detail": "Not Found"}, "does not describe sources"),
         ({"detail": {}}, "not ranks"),
         ({"9" * 5000: RANK_0}, "not ranks"),
         ({"٣": RANK_0}, "not ranks"),

@@ -173,12 +173,12 @@ def test_a_proxy_that_gives_up_while_the_request_waits_may_answer_itself() -> No
     ("messages", "what"),
     [
         ([BodyCame(REQUEST, b"", True)], "request_body before request_headers"),
-        ([HeadersCame(REQUEST, HEADERS, False)] * 2, "request_headers come once"),
+        ([HeadersCame(REQUEST, HEADERS, False)] * 2, "request_headers must come once"),
         ([HeadersCame(REQUEST, HEADERS, True), BodyCame(REQUEST, b"", True)], "request_body after the end of the request"),
         ([HeadersCame(REQUEST, HEADERS, True), TrailersCame(REQUEST)], "request_trailers after the end of the request"),
         ([BodyCame(RESPONSE, b"", True)], "response_body before response_headers"),
         ([HeadersCame(RESPONSE, HEADERS, True), BodyCame(RESPONSE, b"", True)], "response_body after the end of the response"),
-        ([HeadersCame(RESPONSE, HEADERS, True)] * 2, "response_headers come once"),
+        ([HeadersCame(RESPONSE, HEADERS, True)] * 2, "response_headers must come once"),
         ([None], "without a request or response"),
     ],
 )

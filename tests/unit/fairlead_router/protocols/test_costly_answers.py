@@ -71,8 +71,8 @@ ANSWERS = {
     "an error too long to be read": (b'{"error":["%s"]}' % LONG, "too long"),
     "a failed response": (b'{"status":"failed","error":{"message":"broke"},"output":"%s"}' % LONG, "broke"),
     "nothing": (b'{"choices":[],"detail":"nobody is here","prompt_logprobs":"%s"}' % LONG, "nobody is here"),
-    "the beginning of a document": (b'{"choices":[{"message":{"content":"%s' % LONG, "ends within"),
-    "the beginning of a list": (b'{"data":[{"embedding":[%s1]}' % (b"0.125," * 20_000), "ends within"),
+    "the beginning of a document": (b'{"choices":[{"message":{"content":"%s' % LONG, "ends before its JSON"),
+    "the beginning of a list": (b'{"data":[{"embedding":[%s1]}' % (b"0.125," * 20_000), "ends before its JSON"),
 }
 
 

@@ -80,7 +80,9 @@ def engine_conditions(instance: str) -> list[EngineCondition]:
     """The engine of one instance makes no progress."""
     if instance != INSTANCES[CHAT][3]:
         return []
-    words = "it has requests and its engine moved nothing for longer than the time that its steps allow, though its HTTP server answers"
+    words = (
+        "it has requests and its engine made no progress for longer than the time that its steps allow, although its HTTP server responds"
+    )
     return [EngineCondition(reason=EngineTrouble.ENGINE_STALLED, message=words, seconds=42.0, routers=2)]
 
 
