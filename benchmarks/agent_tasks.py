@@ -1,13 +1,13 @@
-"""The effect of a policy on agents: whether their tasks are completed, how long tasks take, and how many turns are
+"""The effect of a policy on agents: how many of their tasks are completed, how long tasks take, and how many turns are
 refused.
 
 `python -m benchmarks.agent_tasks --trace coding_agents.jsonl` runs the sessions of a trace as tasks on a simulated
-pool, beside other policies. In an open loop turns arrive at the trace's times; in a closed loop a turn arrives when the
-turn before has ended and the tool has run. Without a trace coding agents are generated. A task is complete if none of
-its turns was refused; in a closed loop a refused turn ends its task, and clients do not repeat it.
+pool, under this policy and others. In an open loop, turns arrive at the trace's times. In a closed loop, a turn arrives
+when the turn before has ended and the tool has run. Without a trace, coding agents are generated. A task is complete if
+none of its turns was refused. In a closed loop a refused turn ends its task, because clients do not repeat it.
 
-Rates are multiples of the open loop's saturation, as estimated for an endless cache. A trace with few sessions does not
-fill a pool in a closed loop: `--copies` repeats it, each copy with text of its own.
+Rates are multiples of the open loop's saturation, which is estimated for an endless cache. A trace with few sessions
+does not fill a pool in a closed loop: `--copies` repeats it, each copy with text of its own.
 """
 
 import argparse
@@ -39,22 +39,23 @@ from fairlead_simulator.workloads.kinds import KINDS
 POLICIES = "fairlead,fairlead:keep_weight=3,fairlead:unfinished_first=true,fairlead:keep_weight=3;unfinished_first=true,ear,min-ttft,preble"
 LOOPS = ("open", "closed")
 ANSWER_SECONDS = 0.02
-"""Assumed seconds per token of an answer in a trace that does not say how long tools ran."""
+"""Assumed seconds per output token, for a trace that does not record how long tools ran."""
 COPY_BLOCKS = 1 << 40
 """The offset added to the block ids of each further copy of a trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
-    """The figures of one run. Shares are of all tasks; a task's seconds are the sum over its turns, from arrival to the
-    answer's end.
+    """The figures of one run. Shares are of all tasks.
+
+    The seconds of a task are the sum over its turns of the time from the turn's arrival to the end of its answer.
     """
 
     complete: float
     refused: float
     """Refused turns per task."""
     begun: float
-    """Refused turns per task, without the first turns of tasks."""
+    """Refused turns per task, not counting refusals of a task's first turn."""
     seconds_p50: float
     seconds_p90: float
     hits: float
@@ -67,19 +68,20 @@ class Tasks:
 
 
 def agent_rows(trace: Path | None, requests: int, copies: int) -> list[TraceRow]:
-    """Return the turns of the trace, or generated turns, with the time that tools took before each."""
+    """Return the turns of the trace, or generated turns, each with the time that tools ran before it."""
     rows = read_trace(trace) if trace is not None else KINDS["coding-agents"].rows(None, None, 0)
     return repeated(list(with_pauses(islice(rows, requests))), copies)
 
 
 def with_pauses(rows: Iterator[TraceRow]) -> Iterator[TraceRow]:
-    """Yield the rows, with pauses computed from timestamps where they are missing. Raises SimulatorError for a row
-    without a session.
+    """Yield the rows, each with the pause before it; missing pauses are computed from timestamps.
+
+    Raises SimulatorError for a row without a session.
     """
     last: dict[str, TraceRow] = {}
     for number, row in enumerate(rows, 1):
         if row.session is None:
-            raise SimulatorError(f"request {number} has no session_id; only a trace of sessions has tasks")
+            raise SimulatorError(f"request {number} has no session_id; give a trace in which every request has one")
         before = last.get(row.session)
         last[row.session] = row
         if before is None or row.pause_ms is not None:
@@ -90,8 +92,9 @@ def with_pauses(rows: Iterator[TraceRow]) -> Iterator[TraceRow]:
 
 
 def repeated(rows: Sequence[TraceRow], copies: int) -> list[TraceRow]:
-    """Return each session `copies` times, with blocks of its own, in another order; sessions begin at the same rate as
-    before.
+    """Return each session `copies` times, in another order, each copy with its own blocks.
+
+    Sessions begin at the same rate as before.
     """
     if copies == 1:
         return list(rows)
@@ -116,7 +119,7 @@ def repeated(rows: Sequence[TraceRow], copies: int) -> list[TraceRow]:
 
 
 def run(options: argparse.Namespace, policy: PolicyChoice, rate: float, loop: str, seed: int) -> Tasks:
-    """Simulate one cell."""
+    """Simulate a policy at a rate in an open or closed loop with a seed, and return the figures of its tasks."""
     engine = preset(options.preset)
     copies = options.copies if loop == "closed" else 1
     workload, ideal, saturation = _loaded(options.trace, options.requests, copies, options.preset, options.instances, seed)
@@ -197,17 +200,19 @@ HEADING = (
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=a_file, help="sessions in Mooncake's format with session_id; generated without")
-    parser.add_argument("--requests", type=count, default=3000, help="turns of the trace at most")
-    parser.add_argument("--copies", type=count, default=1, help="of the trace in a closed loop")
+    parser.add_argument(
+        "--trace", type=a_file, help="trace of sessions in Mooncake's format, with session_id; without this option, one is generated"
+    )
+    parser.add_argument("--requests", type=count, default=3000, help="the most turns of the trace that are used")
+    parser.add_argument("--copies", type=count, default=1, help="copies of the trace in a closed loop")
     parser.add_argument("--preset", type=str, choices=sorted(PRESETS), default="vllm-h100-8b", help="the engine")
     parser.add_argument("--instances", type=count, default=8)
-    parser.add_argument("--ttft", type=above_zero, help="target in seconds; the preset's without")
-    parser.add_argument("--tpot", type=above_zero, help="target in seconds; the preset's without")
+    parser.add_argument("--ttft", type=above_zero, help="target in seconds; without this option, the preset's")
+    parser.add_argument("--tpot", type=above_zero, help="target in seconds; without this option, the preset's")
     parser.add_argument("--early-rejection", choices=EARLY_REJECTION_MODES[:-1], default="Disabled", help="the pool's mode")
     parser.add_argument("--loops", type=names_of(LOOPS), default=list(LOOPS), help="open,closed")
-    parser.add_argument("--rates", default="0.75,1,1.25", help="multiples of the saturation")
-    parser.add_argument("--policies", default=POLICIES, help="as fairlead,fairlead:keep_weight=3,ear")
+    parser.add_argument("--rates", default="0.75,1,1.25", help="rates, as multiples of the saturation")
+    parser.add_argument("--policies", default=POLICIES, help="policies, such as fairlead,fairlead:keep_weight=3,ear")
     parser.add_argument("--seeds", type=count, default=3)
     options = parser.parse_args()
     try:
@@ -219,7 +224,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Print the table, a line as soon as it is measured."""
+    """Print the table, each line as soon as it is measured."""
     options = _options()
     print(HEADING, flush=True)
     for loop in options.loops:

@@ -1,11 +1,12 @@
-"""The causes of missed targets where the routers of a pool cannot ask each other: whose prompts a late request waited
-for.
+"""The causes of missed targets when the routers of a pool cannot ask each other: for whose prompts a late request
+waited.
 
     .venv/bin/python -m benchmarks.apart_losses [--conversation TRACE] [--requests 2000] [--warmup 200] [--seed 0]
 
 Runs the cells of the section `apart` of docs/benchmarks.md. For each request that missed a target it says whether the
-request was refused, late or slow, and which part of its wait or of its answer's time its instance spent on prompts: on
-those of the request's own router and on those of other routers. A router knows only its own.
+request was refused, late or slow. It also says which share of the request's wait, or of its answer's time, its instance
+spent on prompts of the request's own router, and which share on prompts of other routers. A router knows only its own
+prompts.
 """
 
 import argparse
@@ -28,7 +29,7 @@ HEADING = ("", "share of requests, %", "on own router's prompts, %", "on other r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefill:
-    """The time in seconds in which an instance computed the prompt of a request of this router."""
+    """The period, in seconds of the run, in which an instance computed the prompt of a request of this router."""
 
     begin: float
     end: float
@@ -37,8 +38,9 @@ class Prefill:
 
 
 def prefills_of(jobs: Iterable[Job]) -> dict[str, list[Prefill]]:
-    """Return each instance's prefills in order. A prefill begins when its request is admitted, or when the prefill
-    before is over.
+    """Return each instance's prefills in order.
+
+    A prefill begins when its request is admitted, or when the prefill before it ends if that is later.
     """
     found: dict[str, list[Prefill]] = {}
     for job in sorted((job for job in jobs if job.first_token_at >= 0), key=lambda job: job.first_token_at):
@@ -49,8 +51,8 @@ def prefills_of(jobs: Iterable[Job]) -> dict[str, list[Prefill]]:
 
 
 def spent(prefills: Iterable[Prefill], job: Job, begin: float, end: float) -> tuple[float, float]:
-    """Return the shares (0-1) of this time spent on other prompts of the request's own router, and on prompts of other
-    routers; 0 if the time is empty.
+    """Return the share (0-1) of this period that was spent on other prompts of the request's own router, and the share
+    spent on prompts of other routers; both are 0 if the period is empty.
     """
     own = others = 0.0
     for one in prefills:
@@ -61,8 +63,9 @@ def spent(prefills: Iterable[Prefill], job: Job, begin: float, end: float) -> tu
 
 
 def losses(jobs: Sequence[Job], warmup: int, ttft_seconds: float, tpot_seconds: float) -> Iterator[tuple[str, float, float]]:
-    """Yield the outcome of each request that missed a target, and the shares (see `spent`) of its wait if it was late,
-    otherwise of its answer's time.
+    """Yield, for each request that missed a target, its outcome and the shares from `spent`.
+
+    The shares are of the request's wait if it was late, otherwise of its answer's time.
     """
     prefills = prefills_of(jobs)
     for job in jobs:
@@ -95,7 +98,9 @@ def _run(context: Context, requests: int, load: float, arm: Arm, seed: int) -> l
 def main() -> None:
     """Run each cell and print its rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--conversation", type=a_file, help="Mooncake's conversation trace; generated conversations without it")
+    parser.add_argument(
+        "--conversation", type=a_file, help="Mooncake's conversation trace; without this option, conversations are generated"
+    )
     parser.add_argument("--requests", type=count, default=REQUESTS)
     parser.add_argument("--warmup", type=zero_or_more, default=200, help="first requests, which are not measured")
     parser.add_argument("--seed", type=int, default=0)

@@ -19,12 +19,12 @@ START_SECONDS = 300
 
 
 class ApiProcess:
-    """One process on its own port, which it keeps over restarts. It accepts the tests' tokens."""
+    """A process of the control API on its own port, which it keeps over restarts. It accepts the tests' tokens."""
 
     def __init__(
         self, database_url: str, log: Path, environment: Mapping[str, str] | None = None, module: str = "fairlead_api.main"
     ) -> None:
-        """Prepare a process that runs `module`: with `fairlead_host` and `FAIRLEAD_WEB=1` it also serves the web UI."""
+        """Prepare a process that runs `module`. With `fairlead_host` and `FAIRLEAD_WEB=1` it also serves the web UI."""
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = log
@@ -44,7 +44,7 @@ class ApiProcess:
             self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
 
     def until_ready(self) -> None:
-        """Return once the process can serve; end the benchmark if the process ends."""
+        """Wait until the process can serve. If the process ends, the benchmark ends too."""
         deadline = time.monotonic() + START_SECONDS
         while not self.is_ready():
             if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
@@ -58,7 +58,7 @@ class ApiProcess:
             return False
 
     def kill(self) -> None:
-        """Send SIGKILL; return when the process is dead."""
+        """Send SIGKILL, and return when the process is dead."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(60)
@@ -80,14 +80,14 @@ class ApiProcess:
         return self._process.pid
 
     def resident_mb(self) -> float:
-        """Return the memory that the process has now, in MB."""
+        """Return the resident memory of the process in MiB; 0 if it does not run."""
         if self._process is None:
             return 0.0
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
 
     def cpu_seconds(self) -> float:
-        """CPU time of the process since it started, without its children's."""
+        """Return the CPU seconds of the process since it started, without those of its children."""
         if self._process is None:
             return 0.0
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()

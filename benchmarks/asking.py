@@ -4,11 +4,11 @@ per second of other routers one deciding process can handle.
     .venv/bin/python -m benchmarks.asking [--instances 64] [--requests 20000] [--in-flight 64]
 
 Two processes of this machine, each with the router's own pools and company, find each other in a folder. They use the
-loopback in the way in which routers use a network, without the network's delays. Prompts have 32 blocks; every instance
-accepts every request at once, so that requests only wait for the answer. Prints p50 and p99 in microseconds, from the
-submission of a request to its decision: alone, asked one at a time, and asked with many in flight. Then it prints the
-CPU time per request with the same number in flight, alone and for both processes, including all messages to the
-decider: the inverse is the capacity of a core.
+loopback as routers use a network, but without the network's delays. Prompts have 32 blocks. Every instance accepts
+every request at once, so that requests only wait for the answer. The benchmark prints p50 and p99 in microseconds, from
+the submission of a request to its decision: for a router alone, for requests asked one at a time, and for many requests
+in flight. Then it prints the CPU time per request with the same number in flight, for a router alone and for both
+processes. This includes all messages to the deciding router. The inverse is the capacity of a core.
 """
 
 import argparse
@@ -44,7 +44,7 @@ BLOCKS = 32
 
 
 def table_of(instances: int) -> RoutingTable:
-    """Return the table of a serving pool under the default policy, without queues."""
+    """Return a pool's routing table with the default policy and without queues in the router."""
     return RoutingTable(
         pool=POOL,
         uid="u",
@@ -63,7 +63,7 @@ def table_of(instances: int) -> RoutingTable:
 
 
 class Member:
-    """A router's pools and company; `folder` is None for a router that is alone."""
+    """A router's pools and its connection to other routers; `folder` is None for a router that is alone."""
 
     def __init__(self, name: str, instances: int, folder: Path | None) -> None:
         self.now = SteadyClock()
@@ -75,7 +75,7 @@ class Member:
         (self.pool,) = self.pools.all()
 
     async def keep_looking(self) -> None:
-        """Do a router's other work: look for others, tick, and take its records."""
+        """Do a router's background work: look for other routers, tick the scheduler, and take its records."""
         while True:
             await self.company.look()
             self.pool.tick(self.now())
@@ -84,7 +84,7 @@ class Member:
 
 
 def decide(name: str, instances: int, folder: Path, control: Connection) -> None:
-    """Run the deciding process: answer each message with its CPU time, until the message None."""
+    """Run the deciding process: answer each message with the process's CPU time; the message None ends it."""
 
     async def run() -> None:
         member = Member(name, instances, folder)
@@ -106,7 +106,7 @@ def decide(name: str, instances: int, folder: Path, control: Connection) -> None
 
 
 def request(number: int, now: float) -> RoutingRequest:
-    """Return a request whose prompt shares its first half with others."""
+    """Return a request whose prompt shares its first half with the prompts of other requests."""
     group = number % 50
     blocks = (*(group * 1000 + index for index in range(BLOCKS // 2)), *(number * 10_000 + index for index in range(BLOCKS // 2)))
     return RoutingRequest(
@@ -115,7 +115,7 @@ def request(number: int, now: float) -> RoutingRequest:
 
 
 async def serve(member: Member, pool: Pool, number: int) -> float:
-    """Return the seconds until the request is decided; after that it is completed at once."""
+    """Return the seconds until the request is decided. The request is then completed at once."""
     now = member.now()
     made = request(number, now)
     began = perf_counter()
@@ -129,7 +129,7 @@ async def serve(member: Member, pool: Pool, number: int) -> float:
 
 
 async def serve_all(member: Member, numbers: range, in_flight: int) -> list[float]:
-    """Return the seconds of each request, with `in_flight` requests at a time."""
+    """Return the seconds until the decision of each request, with `in_flight` requests at a time."""
     left = iter(numbers)
     found: list[float] = []
 

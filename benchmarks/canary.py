@@ -1,23 +1,23 @@
-"""Measures the judge of canaries: how often it stops a revision that is no worse, and after how many requests it stops
+"""Measures the judge of canaries: how often it stops a revision that is not worse, and after how many requests it stops
 a revision that is slower.
 
     python -m benchmarks.canary [--runs 200] [--requests 10000] [--share 0.25] [--slower 0,5,10,30] [--seed 1]
         [--trace FILE | --generate coding-agents]
 
-Each run is a synthetic pool of sessions in virtual time, of which `--share` go to the canary: turns with growing
-prompts, a cache of the canary that is cold at first, a load that affects both arms, habits of sessions (5 % in their
-latencies, and in the lengths of prompts and answers), and noise (25 % in the time to first token of a request, 8 % in
-its time per token). Latencies of the canary are `--slower` per cent longer. The judge looks after every session, as
-often as it can, and the run continues to the last request even after the verdict to go on: a stop at any of these looks
+Each run is a synthetic pool of sessions in virtual time, of which `--share` go to the canary. Turns have growing
+prompts, the canary's cache is cold at first, and the load affects both arms. Sessions have habits (5 % in their
+latencies, and in the lengths of prompts and answers). There is noise: 25 % in the time to first token of a request, 8 %
+in its time per token. Latencies of the canary are `--slower` per cent longer. The judge looks after every session, as
+often as it can. The run continues to the last request even after the verdict to go on, so that a stop at any look
 counts. No engine runs, so figures are the same on every machine.
 
-Sessions have one to eleven turns. With a trace of sessions, or generated ones, each session is one of the trace, drawn
-at random: its number of turns, its prompts, what an engine that has served its earlier turns holds of them, what others
-share of its first one, and its answers.
+Sessions have one to eleven turns. With `--trace` or `--generate`, each session is drawn at random from the recorded or
+generated sessions. It has that session's number of turns, prompts and answers, the blocks that an engine holds after
+its earlier turns, and the blocks that its first turn shares with other sessions.
 
 Prints one line per slowness: the share of stopped runs, with the upper end of its 95 % interval (Clopper and Pearson
-1934, by bisection), and for these runs the median and the 90th percentile of requests before the stop, of both arms and
-of the canary, and the median of the canary's sessions that counted.
+1934, by bisection). For the stopped runs it adds the median and the 90th percentile of requests before the stop, of
+both arms and of the canary, and the median number of the canary's sessions that counted.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ _SPEED = 6250.0
 _AT_ONCE = 40
 WARMING_SECONDS = 60.0
 GENERATED = 3000
-"""Requests that are generated with `--generate`."""
+"""Number of requests that `--generate` generates."""
 
 
 class Turn(NamedTuple):
-    """A turn of a recorded session, in tokens. `kept`: the tokens of its prompt that an engine holds which has served
-    the turn before; for a first turn, those that begin other sessions too.
+    """A turn of a recorded session, in tokens.
+
+    `kept` are the tokens of its prompt that an engine holds after it has served the turn before. For a first turn they
+    are the tokens with which other sessions begin too.
     """
 
     prompt: int
@@ -68,7 +70,7 @@ def recorded(rows: Iterable[TraceRow]) -> list[Recorded]:
     by_session: dict[str, list[TraceRow]] = {}
     for number, row in enumerate(rows, 1):
         if row.session is None:
-            raise SimulatorError(f"request {number} has no session_id; only a trace of sessions has turns")
+            raise SimulatorError(f"request {number} has no session_id; give a trace in which every request has one")
         by_session.setdefault(row.session, []).append(row)
     shared = Counter(block for turns in by_session.values() for block in {block for row in turns for block in row.hash_ids})
     return [tuple(_turns(turns, shared)) for turns in by_session.values()]
@@ -83,8 +85,9 @@ def _turns(rows: Sequence[TraceRow], shared: Counter[int]) -> Iterator[Turn]:
 
 
 def traffic(random: Random, requests: int, share: float, slower: float, known: Sequence[Recorded] = ()) -> Iterator[CanarySample]:
-    """Yield requests in order of time: sessions of several turns, each wholly on one arm. With `known`, each session is
-    one of these.
+    """Yield requests in order of time, from sessions of several turns. All turns of a session go to the same arm.
+
+    If `known` is not empty, each session is one of these.
     """
     sessions = [_begun(random, share, number, known) for number in range(_AT_ONCE)]
     now, load, born = 0.0, 0.0, len(sessions)
@@ -103,7 +106,7 @@ def _begun(random: Random, share: float, number: int, known: Sequence[Recorded])
 
 
 class _Session:
-    """A conversation with its habits."""
+    """A conversation with its own habits: factors of its latencies and lengths."""
 
     def __init__(self, random: Random, share: float, number: int) -> None:
         self._name = f"{number:x}"
@@ -144,12 +147,12 @@ class _Session:
         return max(self._cached, 0 if cold else 256)
 
     def _go_on(self, random: Random, output: int) -> None:
-        """Begin the next turn."""
+        """Prepare the next turn, whose prompt has the former prompt and answer."""
         self._cached, self._context = self._context, self._context + output + int(random.lognormvariate(5.0, 0.7))
 
 
 class _RecordedSession(_Session):
-    """A session with the turns of a recorded one."""
+    """A session whose turns are those of a recorded session."""
 
     def __init__(self, random: Random, share: float, number: int, turns: Recorded) -> None:
         super().__init__(random, share, number)
@@ -172,8 +175,11 @@ class _RecordedSession(_Session):
 
 @dataclass(frozen=True)
 class Run:
-    """The number of requests before a run was stopped, of both arms and of the canary, and the number of the canary's
-    sessions that counted; None = never. `went_on`: requests until the first verdict to go on.
+    """The result of a run.
+
+    `stopped` has the number of requests before the stop, of both arms and of the canary, and the number of the canary's
+    sessions that counted; None if the run was never stopped. `went_on` is the number of requests until the first
+    verdict to go on; None if there was none.
     """
 
     stopped: tuple[int, int, int] | None
@@ -181,7 +187,7 @@ class Run:
 
 
 def one_run(seed: int, requests: int, share: float, slower: float, known: Sequence[Recorded] = ()) -> Run:
-    """Judge a run after every session that counts; return the result."""
+    """Judge a run after every session that counts, and return its result."""
     judge, seen, canary, went_on = Judge(CanaryRules(warming_seconds=WARMING_SECONDS), 0.0), 0, 0, None
     looked = 0
     for sample in traffic(Random(seed), requests, share, slower, known):
@@ -230,8 +236,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--slower", type=_percentages, default=(0.0, 5.0, 10.0, 30.0), help="per cent, with commas")
     parser.add_argument("--seed", type=count, default=1)
     turns = parser.add_mutually_exclusive_group()
-    turns.add_argument("--trace", type=a_file, help="a trace with session_id, of which each session is drawn")
-    turns.add_argument("--generate", choices=KINDS, help="draw sessions of generated ones")
+    turns.add_argument("--trace", type=a_file, help="trace with session_id from which sessions are drawn")
+    turns.add_argument("--generate", choices=KINDS, help="draw sessions from generated ones")
     asked = parser.parse_args()
     rows = (
         read_trace(asked.trace) if asked.trace else islice(KINDS[asked.generate].rows(None, None, 0), GENERATED) if asked.generate else ()
@@ -247,7 +253,7 @@ def _percentages(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(one) for one in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers; write 0,5,10") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers; write numbers with commas, such as 0,5,10") from None
 
 
 def main() -> None:

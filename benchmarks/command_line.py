@@ -1,5 +1,5 @@
-"""Shared parts of benchmarks' command lines: numbers that must be above 0, files that must exist, names that must be
-known, and a SIGTERM that ends everything.
+"""Shared parts of the benchmarks' command lines: checks of numbers, files and names, and a SIGTERM that ends all
+processes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def a_file(text: str) -> Path:
 
 
 def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Return a parser of names with commas between them, all known. It raises argparse.ArgumentTypeError."""
+    """Return a parser of names separated by commas. It raises argparse.ArgumentTypeError for a name that is not in
+    `known`.
+    """
 
     def names(text: str) -> list[str]:
         found = text.split(",")
@@ -61,12 +63,12 @@ def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
 
 
 def numbers_of(text: str) -> list[int]:
-    """Return whole numbers of 1 or more from a text with commas between them. Raises argparse.ArgumentTypeError."""
+    """Return the whole numbers of 1 or more in a text, separated by commas. Raises argparse.ArgumentTypeError."""
     return [count(one) for one in text.split(",")]
 
 
 def end_everything_when_ended() -> None:
-    """Let SIGTERM unwind this program as Ctrl-C does, so that the processes it started end with it."""
+    """Make SIGTERM unwind this program as Ctrl-C does, so that the processes that it started end with it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 

@@ -1,4 +1,4 @@
-"""CPU time of processes: unlike elapsed time, it hardly depends on what else the machine does."""
+"""CPU time of processes, which depends much less than elapsed time on the machine's other work."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the user and system seconds of a process, of its living descendants, and of those of their children that
-    have ended.
+    """Return the user and system seconds of a process and of its living descendants.
+
+    Children of these processes that have ended count too.
     """
     ticks, family = 0, {pid}
     for one, fields in _processes():
@@ -27,7 +28,7 @@ def session_cpu_seconds(session: int) -> float:
 
 
 def _processes() -> Iterator[tuple[int, list[str]]]:
-    """Yield ids of all processes, oldest ids first, and the kernel's fields of each, from its state on."""
+    """Yield the ids of all processes, in ascending order, each with the kernel's fields from its state on."""
     for stat in sorted(Path("/proc").glob("[0-9]*/stat"), key=lambda path: int(path.parent.name)):
         with suppress(OSError):
             yield int(stat.parent.name), stat.read_text(encoding="utf-8").rpartition(") ")[2].split()

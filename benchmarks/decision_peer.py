@@ -1,11 +1,11 @@
-"""Measures the cost per decision of NVIDIA Dynamo's router parts, called from Python.
+"""Measures the cost per decision of the parts of NVIDIA Dynamo's router that can be called from Python.
 
 `decisions.py --peer-python` runs this file under a Python that has `ai-dynamo-runtime`.
 
 Prints a JSON list of [what, instances, p50, p99], microseconds of wall time. The prompt is 16,384 token ids (64 KB) in
-blocks of 512; the peer takes no text, so tokenizing, which our router does not need, is left out in the peer's favour.
-The tree holds 200,000 blocks. The whole selection runs with an empty index, because only engines' events could fill it:
-its cost is that of hashing, looking up, weighing loads and returning from its own threads.
+blocks of 512. Dynamo takes no text, so the time of tokenizing, which Fairlead's router does not need, is left out in
+Dynamo's favour. The tree holds 200,000 blocks. The whole selection runs with an empty index, because only engines'
+events could fill it. Its cost is that of hashing, looking up, weighing loads and returning from its own threads.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ CALLS = 1_000
 
 
 def main(sizes: list[int]) -> None:
-    """Measure hashing once, matching and selecting at each number of instances."""
+    """Measure hashing once, and matching and selecting at each number of instances."""
     from dynamo import _core  # type: ignore[import-not-found] # the peer's own environment has it
 
     source = random.Random(7)
@@ -42,7 +42,9 @@ def main(sizes: list[int]) -> None:
 
 
 def filled(core: Any, hashes: list[int], instances: int, source: random.Random) -> Any:
-    """Return a tree in which every second instance holds a leading part of the prompt, filled up with other prompts."""
+    """Return a tree in which every second instance holds a leading part of the prompt. Other prompts fill the tree
+    up.
+    """
     tree = core.RadixTree()
     for worker in range(instances):
         held = hashes[: source.randrange(1, len(hashes) + 1)] if worker % 2 else []
@@ -61,7 +63,7 @@ def store(tree: Any, worker: int, hashes: list[int]) -> None:
 
 
 async def selections(core: Any, tokens: list[int], instances: int) -> tuple[float, float]:
-    """Return p50 and p99 of choosing among this number of idle instances."""
+    """Return p50 and p99 in microseconds of a selection among this number of idle instances."""
     service = core.SelectionService(indexer_threads=1)
     for worker in range(instances):
         await service.upsert_worker(
@@ -84,7 +86,7 @@ async def selections(core: Any, tokens: list[int], instances: int) -> tuple[floa
 
 
 def percentiles(call: Callable[[], object]) -> tuple[float, float]:
-    """Return p50 and p99 of a call."""
+    """Return p50 and p99 in microseconds of a call."""
     durations: list[int] = []
     for _ in range(CALLS):
         started = perf_counter_ns()
@@ -94,7 +96,7 @@ def percentiles(call: Callable[[], object]) -> tuple[float, float]:
 
 
 def of(durations: list[int]) -> tuple[float, float]:
-    """Return p50 and p99 in microseconds."""
+    """Return p50 and p99 in microseconds of these nanoseconds; the first tenth is left out."""
     ordered = sorted(durations[len(durations) // 10 :])
     return ordered[len(ordered) // 2] / 1000, ordered[int(len(ordered) * 0.99)] / 1000
 

@@ -1,5 +1,5 @@
-"""Measures the CPU time of one routing decision, of a request's whole way through the scheduler, and of the router's
-work 50 times a second while requests wait.
+"""Measures the CPU time of a routing decision, of a request's whole way through the scheduler, and of the router's work
+50 times a second while requests wait.
 
 A decision hashes a prompt of 64 KB and chooses an instance.
 
@@ -7,13 +7,13 @@ A decision hashes a prompt of 64 KB and chooses an instance.
         [--peer-python P]
 
 Prints p50 and p99 in microseconds of CPU time per policy and pool size, from an index filled with 200,000 blocks.
-Effects of the machine's other work are left out as far as possible: other programs' time, and the requests during or
-right before which the thread was preempted, because they find its caches cold. The machine's own speed for the hash
-alone is printed first. Then come ticks, first tokens and submits of `fairlead` with full queues, also with many tenants
-that share them fairly. The last figures are those of the parts of NVIDIA Dynamo's router that can be called from
-Python, given a Python that has them (see `decision_peer.py`). They are wall time, because these parts have their own
-threads, so their p99 includes the machine's other work: compare medians. Other peers decide inside their proxies;
-`gateway.py` compares with those.
+Effects of the machine's other work are left out as far as possible: other programs' time does not count, and neither do
+requests during or right before which the thread was preempted, because they find its caches cold. The machine's speed
+for the hash alone is printed first. Then come ticks, first tokens and submits of `fairlead` with full queues, also with
+many tenants that share them fairly. The last figures are those of the parts of NVIDIA Dynamo's router that can be
+called from Python, if a Python that has them is given (see `decision_peer.py`). They are wall time, because these parts
+have their own threads. So their p99 includes the machine's other work, and only their medians can be compared. Other
+peers decide inside their proxies; `gateway.py` compares with those.
 """
 
 import argparse
@@ -61,7 +61,7 @@ BLOCKS_IN_INDEX = 200_000
 
 
 def table_of(policy: str, instances: int, prefills_in_flight: int = 0, **parameters: float) -> RoutingTable:
-    """Return a serving pool of `instances` under `policy`."""
+    """Return the routing table of a pool with `instances` serving instances under `policy`."""
     entries = tuple(
         InstanceEntry(id=f"chat-b{index:04d}", address="127.0.0.1:8000", state=InstanceState.SERVING) for index in range(instances)
     )
@@ -81,7 +81,9 @@ def table_of(policy: str, instances: int, prefills_in_flight: int = 0, **paramet
 
 
 def prompts_of(count: int, source: random.Random) -> list[bytes]:
-    """Return 64 KB prompts of conversations that share a system block and, in groups, histories of varied length."""
+    """Return `count` prompts of 64 KB. All share a system block; prompts of a group also share a history of varied
+    length.
+    """
     system = source.randbytes(BLOCK_BYTES)
     histories = [source.randbytes(PROMPT_BYTES) for _ in range(50)]
     prompts: list[bytes] = []
@@ -92,7 +94,7 @@ def prompts_of(count: int, source: random.Random) -> list[bytes]:
 
 
 def percentiles(durations: list[int]) -> tuple[float, float]:
-    """Return p50 and p99 in microseconds."""
+    """Return p50 and p99 in microseconds; NaN if there are no durations."""
     if not durations:
         return math.nan, math.nan  # every request was preempted
     ordered = sorted(durations)
@@ -110,13 +112,14 @@ def hashing_durations(prompts: list[bytes]) -> list[int]:
 
 
 def preemptions() -> int:
-    """Return how often this thread was preempted."""
+    """Return the number of times that this thread was preempted."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
 def measure(policy: str, instances: int, requests: int, prompts: list[bytes]) -> tuple[list[int], list[int]]:
-    """Return the nanoseconds of each request: to hash and choose, and to hash, submit, see the first token and
-    complete.
+    """Return two lists of nanoseconds per request: of hashing and choosing, and of the whole way.
+
+    The whole way is to hash, submit, see the first token and complete.
     """
     source = random.Random(7)
     scheduler = PoolScheduler(table_of(policy, instances), "router-0", 1, sample_rate=0.01)
@@ -164,8 +167,8 @@ def measure(policy: str, instances: int, requests: int, prompts: list[bytes]) ->
 
 
 def teach(scheduler: PoolScheduler) -> None:
-    """Give a learning policy a model of the published size. Its predictions do not matter: the computation
-    is the same.
+    """Give a learning policy a model of the published size. Its predictions do not matter, because the amount of
+    computation does not depend on them.
     """
     policy = scheduler.learns_online
     if policy is None:
@@ -179,7 +182,7 @@ def teach(scheduler: PoolScheduler) -> None:
 
 
 def fill_index(scheduler: PoolScheduler, instances: int, source: random.Random) -> None:
-    """Make the scheduler believe that its instances hold 200,000 blocks."""
+    """Fill the scheduler's index: it then believes that its instances hold 200,000 blocks."""
     for number in range(BLOCKS_IN_INDEX // 32):
         blocks = tuple(source.getrandbits(64) for _ in range(32))
         name = f"fill{number}"
@@ -193,10 +196,12 @@ NEVER_LATE_ONES = {"calm_load": 0.0, "late_load": 0.0, "late_share": 0.0}
 
 
 def measure_full_queues(instances: int, queued: int, tenants: int = 0, ticks: int = 600) -> dict[str, list[int]]:
-    """Return the nanoseconds of each tick, of each first token with the dispatches that it causes, and of each submit,
-    while `queued` requests wait for each instance, of `tenants` tenants that take turns, or of none. The engines take
-    0.3 to 1.6 s for a prompt, and as many requests arrive as are sent. At the end no more requests arrive, and the
-    waiting ones are late and held back for the instance that still computes: these are ticks with idle engines.
+    """Return the nanoseconds of each tick, of each first token with the dispatches that it causes, and of each submit.
+
+    Meanwhile `queued` requests wait for each instance, from `tenants` tenants that take turns; 0 means no tenants. The
+    engines take 0.3 to 1.6 s for a prompt, and as many requests arrive as are sent. At the end no more requests arrive.
+    The waiting requests are then late and held back for the instance that still computes, so these ticks find idle
+    engines.
     """
     source = random.Random(11)
     table = table_of("fairlead", instances, 1, **NEVER_LATE_ONES)
@@ -204,7 +209,7 @@ def measure_full_queues(instances: int, queued: int, tenants: int = 0, ticks: in
         table = replace(table, routing=replace(table.routing, fairness=FAIR_TENANTS))
     scheduler = PoolScheduler(table, "router-0", 1, sample_rate=0.0)
     due: list[tuple[float, str]] = []
-    """Heap of (time of the first token, request) for the sent requests."""
+    """A heap of (time of the first token, request id) of the sent requests."""
     counted, now = 0, 0.0
     durations: dict[str, list[int]] = {"tick": [], "first token": [], "submit": [], "tick, all late,": []}
 
@@ -261,7 +266,7 @@ def measure_full_queues(instances: int, queued: int, tenants: int = 0, ticks: in
 
 
 def at_least_some(text: str) -> int:
-    """Return a number large enough that some are left when the first quarter is not counted. Raises
+    """Return a number of 20 or more, so that some are left without the first quarter. Raises
     argparse.ArgumentTypeError.
     """
     found = count(text)
@@ -304,7 +309,7 @@ def main() -> None:
 
 
 def print_peer(python: Path, sizes: list[int]) -> None:
-    """Measure the peer in a separate process."""
+    """Measure NVIDIA Dynamo's router parts in a separate process, and print their figures."""
     command = [str(python), str(Path(__file__).with_name("decision_peer.py")), *map(str, sizes)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"DYN_LOG": "off"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -4,10 +4,11 @@
         [--in-flight 16] [--servers picker,own,grpc-aio,grpc-sync]
 
 A request is one stream as Envoy makes it: headers and body in, headers and body out, then the response's headers and
-body in and out. `picker` is a whole router with its scheduler; `own`, `grpc-aio` and `grpc-sync` answer canned bytes,
-to compare servers. The server is pinned to core 0, mock control API and load to the last core. CPU is that of the
-server's process group per request: 1e6 / that = requests per second and core. `pick` is the time from the request's
-first byte to its destination, body included. Compare figures of one run only.
+body in and out. `picker` is a whole router with its scheduler. `own`, `grpc-aio` and `grpc-sync` answer canned bytes,
+to compare servers. The server is pinned to core 0, mock control API and load to the last core. CPU is the CPU time of
+the server's process group per request in microseconds: a million divided by it is the number of requests per second and
+core. `pick` is the time from the request's first byte, including its body, until its destination is known. Compare only
+figures of the same run.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _wait_until_taken(port: int, seconds: float) -> None:
 
 
 def measure(name: str, running: Any, port: int, case: Case, seconds: float, in_flight: int, core: int) -> None:
-    """Warm up, measure, print a line."""
+    """Warm up, measure, and print a line."""
     load = ["taskset", "-c", str(core), sys.executable, "-m", "benchmarks.picker_load"]
     load += [str(port), case.name, str(in_flight), str(running.pid)]
     subprocess.run([*load, "1"], check=True, stdout=subprocess.DEVNULL)

@@ -1,7 +1,7 @@
-"""The benefit of counting a prompt's blocks before KV events report them, by the delay of events.
+"""The benefit of counting a prompt's blocks before KV events report them, for several delays of the events.
 
-`python -m benchmarks.expected_blocks` writes the table of docs/kv-events.md: bursts of prompts that share a new prefix,
-on eight simulated engines with spare capacity, routed by three policies.
+`python -m benchmarks.expected_blocks` writes the table of docs/kv-events.md. Its load is bursts of prompts that share a
+new prefix, on eight simulated engines with spare capacity, routed by three policies.
 """
 
 import argparse
@@ -28,8 +28,9 @@ ENGINE = preset("vllm-h100-8b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bursts:
-    """Groups of `prompts` requests with a new prefix of `shared_blocks` x 512 tokens each. A group begins about every
-    `group_seconds`, and its requests follow each other after `pause_seconds` on average.
+    """Groups of `prompts` requests that share a new prefix of `shared_blocks` blocks of 512 tokens.
+
+    A group begins about every `group_seconds`, and its requests follow each other after `pause_seconds` on average.
     """
 
     groups: int = 150

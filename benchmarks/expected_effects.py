@@ -1,12 +1,12 @@
-"""The accuracy of a plan's expected effect: what is simulated when it is planned, against what happens after it.
+"""The accuracy of a plan's expected effect: the simulation at the time of the plan against the events after it.
 
     .venv/bin/python -m benchmarks.expected_effects [--trace FILE] [--requests 12000] [--instances 8] [--rate 1.0]
 
 Two hours of Mooncake-like conversations made by our generator (or of a trace) go to a pool. Each plan's effect is
-estimated from the first hour, as the control API does it: two seeds, two other rates, the change after half of the
-requests. What happens then is simulated with another seed and other requests: the second half of the first hour warms
-the pool up, then the change is made, and the first half of the second hour is measured. Prints both, and the error of
-the expectation. A figure that would be reported as unknown is marked.
+estimated from the first hour, as the control API does it: with two seeds, at two other rates, and with the change after
+half of the requests. The events after the plan are simulated with another seed and other requests: the second half of
+the first hour warms the pool up, then the change is made, and the first half of the second hour is measured. Prints
+both, and the error of the expectation. A figure that would be reported as unknown is marked.
 """
 
 import argparse
@@ -38,7 +38,7 @@ QUANTITIES = {
 
 
 def main() -> None:
-    """Estimate, simulate what happens, and print."""
+    """Estimate, simulate the events after each plan, and print both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=a_file, help="a trace in Mooncake's format, of two hours")
     parser.add_argument("--requests", type=count, default=12_000, help="in both hours")
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def changes(instances: int, policy: str) -> dict[str, PoolChange]:
-    """Return a plan of each kind that is simulated for a pool whose instances do both."""
+    """Return a plan of each kind that can be simulated for a pool whose instances both prefill and decode."""
     return {
         f"scale to {instances - 1}": PoolChange(replicas=instances - 1, startup_seconds=STARTUP_SECONDS),
         f"scale to {instances // 2}": PoolChange(replicas=instances // 2, startup_seconds=STARTUP_SECONDS),
@@ -110,7 +110,7 @@ def changes(instances: int, policy: str) -> dict[str, PoolChange]:
 def figures(
     requests: Sequence[TraceRequest], target: SimulatedTarget, policy: str, runs: Sequence[tuple[int, float, PoolChange]]
 ) -> list[RunFigures]:
-    """Return the figures of the runs, in their order."""
+    """Return the figures of the runs, in the order of the runs."""
     begin = requests[0].timestamp
     job = SimulationJob(requests=[replace(one, timestamp=one.timestamp - begin) for one in requests], weight=1.0, target=target, seed=0)
     lines: list[JobLine] = []

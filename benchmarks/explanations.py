@@ -1,14 +1,14 @@
 """Checks from outside that the records of a live sandbox explain themselves.
 
-It covers many decisions under several policies, and the migrations they make.
+It checks many decisions under several policies, and the migrations that the policies make.
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.explanations [--requests 450]
         [--policies fairlead dualmap ear mooncake heimdall]
 
-A whole sandbox runs with every decision recorded (`FAIRLEAD_DECISION_SAMPLE_RATE=1`). For each policy in turn one pool
-of four simulated engines gets a generated trace of so many requests, and loses an instance and gets another on the way,
-so that sessions migrate and requests are re-routed. Then `fairlead verify` reads the public API. Ends with its code: 1
-when two records contradict each other.
+A whole sandbox runs with every decision recorded (`FAIRLEAD_DECISION_SAMPLE_RATE=1`). For each policy in turn, a pool
+of four simulated engines gets a generated trace of `--requests` requests. Meanwhile it loses an instance and gets a new
+one, so that sessions migrate and requests are re-routed. Then `fairlead verify` reads the public API. Ends with the
+exit code of `fairlead verify`, which is 1 if two records contradict each other.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from fairlead_testing.running.sandbox import RunningSandbox, fairlead, result_of
 
 
 def under(sandbox: RunningSandbox, policy: str, requests: int, speed: float, directory: Path) -> None:
-    """Run a pool of this policy under load, scaled down and up meanwhile."""
+    """Run a pool of this policy under load, and scale it down and up meanwhile."""
     name = f"why-{policy}"
     sandbox.apply_pool(pool(name, policy=policy, replicas=4)).raise_for_status()
     sandbox.until_ready(name, 4)

@@ -5,15 +5,16 @@
     python -m benchmarks.gateway --against 'NAME=COMMAND with {port} and {workers}'
     python -m benchmarks.gateway --against-file peers.txt
 
-The file has a line `NAME=COMMAND` for each other router; `#` begins a comment. One that ends, or does not answer within
-four minutes, is left out, and said so.
+The file has a line `NAME=COMMAND` for each other router; `#` begins a comment. A router that ends, or does not answer
+within four minutes, is left out with a message.
 
 One router process is pinned to core 0; mock engines, a mock control API and the load generator share the last core.
-Figures are CPU microseconds of the router's process group per request (1e6 / that = requests per second and core),
-requests per second, and client latencies under that load. Compare figures of one run only: they depend on the machine,
-and on this Python, which is named first. A Python without profile-guided optimization, as pyenv builds by default, is
-slower than a distribution's or the images'. `few-streams` leaves the core idle most of the time: its latencies, less
-those of an engine that is asked directly, are what a router adds.
+Figures are CPU microseconds of the router's process group per request (a million divided by it is the number of
+requests per second and core), requests per second, and client latencies under that load. Compare only figures of the
+same run. They depend on the machine and on this Python, which is named first: a Python without profile-guided
+optimization, as pyenv builds by default, is slower than a distribution's or the images'. `few-streams` leaves the core
+idle most of the time. Its latencies minus those of an engine that is called directly are the latency that a router
+adds.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from benchmarks.mock_engines import routing_table
 from fairlead.routing.policies.catalogue import BUILT_IN
 
 SLOW_START_SECONDS = 240.0
-"""Maximum start time in seconds: the slowest of the other routers imports for minutes on a slow machine."""
+"""Maximum start time of other routers in seconds. On a slow machine the slowest of them imports for minutes."""
 
 
 @contextmanager
 def process(
     command: list[str], core: int, environment: dict[str, str] | None = None, *, folder: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the command on a core, in its own session, without this shell's settings of Fairlead."""
+    """Run the command on a core, in its own session, without the FAIRLEAD_ variables of this shell."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
     command = ["taskset", "-c", str(core), *command]
     running = subprocess.Popen(command, start_new_session=True, cwd=folder, env=plain | (environment or {}), stdout=subprocess.DEVNULL)
@@ -65,8 +66,8 @@ def process(
 
 
 def check_free(ports: Iterable[int]) -> None:
-    """Check that no process listens at the ports: a process left by an earlier run would be measured instead. Raises
-    NotReady.
+    """Raise NotReady if a process listens at one of the ports, because a process of an earlier run would be measured
+    instead.
     """
     for port in ports:
         with socket.socket() as probe:
@@ -86,7 +87,7 @@ def wait_until(running: subprocess.Popen[bytes], port: int, seconds: float, path
     end = time.monotonic() + seconds
     while True:
         if running.poll() is not None:
-            raise NotReady(f"what should answer on port {port} ended with code {running.returncode}")
+            raise NotReady(f"the server on port {port} ended with exit code {running.returncode}")
         try:
             with socket.create_connection(("127.0.0.1", port), 1) as connection:
                 connection.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer k\r\nconnection: close\r\n\r\n".encode())
@@ -138,7 +139,9 @@ def others(options: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def other(line: str) -> tuple[str, str]:
-    """Return name and command of `NAME=COMMAND`. Raises argparse.ArgumentTypeError."""
+    """Return name and command of `NAME=COMMAND`. Raises argparse.ArgumentTypeError if the command cannot be filled
+    in.
+    """
     name, _, command = (part.strip() for part in line.partition("="))
     try:
         filled = shlex.split(command.format(port=0, workers="", workers_commas=""))

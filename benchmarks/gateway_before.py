@@ -1,13 +1,13 @@
-"""Measures the cost of changes: the router of this checkout beside that of another checkout, in turns.
+"""Measures the cost of changes: the router of this checkout against that of another checkout, in turns.
 
     python -m benchmarks.gateway_before CHECKOUT [--policies fairlead] [--rounds 20] [--seconds 1]
         [--cases short-json,short-stream,long-json,long-stream,paced-stream]
 
-CHECKOUT is set up (run `make .venv/ready` in it) and has the commit to compare with, as a worktree of git's. Each
-router has mock engines and a mock control API of its own commit. Both stay up, pinned to core 0. The load, which is
-this checkout's, comes from the last core, to one router at a time, and the order changes with each round, so that a
+CHECKOUT is a git worktree at the commit to compare with, in which `make .venv/ready` was run. Each router has mock
+engines and a mock control API of its own commit. Both routers run all the time, pinned to core 0. The load, which is
+this checkout's, comes from the last core and goes to one router at a time. The order changes with each round, so that a
 slow phase of the machine slows both. The ratio is the median of the rounds' ratios: above 1, this checkout uses more
-CPU a request. Half of the rounds' ratios lie in the range printed after it.
+CPU per request. Half of the rounds' ratios lie in the range that is printed after it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def python_of(folder: Path) -> Path:
 
 
 class MeasuredRouter:
-    """The router of one checkout, with everything that it needs on ports from `first_port` on, until `stack`
-    is closed.
+    """The router of a checkout with its mock engines and mock control API, on ports from `first_port` on.
+
+    It runs until `stack` is closed.
     """
 
     def __init__(self, stack: ExitStack, folder: Path, policy: str, first_port: int, instances: int) -> None:
@@ -77,7 +78,7 @@ class MeasuredRouter:
         self._session = router.pid
 
     def microseconds(self, case: str, seconds: float) -> float:
-        """Return the CPU microseconds per request under the load for this number of seconds. Raises NotReady when a
+        """Return the CPU microseconds per request under the load for this number of seconds. Raises NotReady if a
         request failed.
         """
         load = [sys.executable, "-m", "benchmarks.gateway_load", str(self.port), case, str(self._session), str(seconds)]
@@ -105,7 +106,7 @@ def in_turns(before: MeasuredRouter, now: MeasuredRouter, case: str, rounds: int
 
 
 def summary(before: list[float], now: list[float]) -> tuple[float, float, float]:
-    """Return the median of the rounds' ratios, and the quartiles around it."""
+    """Return the median of the rounds' ratios, and their lower and upper quartile."""
     ratios = [mine / other for other, mine in zip(before, now, strict=True)]
     if len(ratios) == 1:
         return ratios[0], ratios[0], ratios[0]

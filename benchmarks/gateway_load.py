@@ -1,9 +1,9 @@
-"""Loads on a gateway: many connections, each of which sends its next request when the last is answered.
+"""Loads on a gateway: many connections, each of which sends its next request when the last one is answered.
 
     python -m benchmarks.gateway_load PORT CASE SESSION SECONDS
 
-prints a line of JSON with counts, latencies, and the CPU seconds of the session's processes during the load. A
-measurement from outside would also count their CPU while this program starts.
+prints a line of JSON with counts, latencies, and the CPU seconds that the processes of the session used during the
+load. A measurement from outside would also count their CPU while this program starts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from benchmarks.mock_engines import CHUNKS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One load: prompt bytes, streamed or not, pace of the engine in ms (prefill, interval),
-    connections in parallel.
+    """A load: the bytes of its prompt, whether answers are streamed, the engine's pace, and its parallel connections.
+
+    The pace is the time to the first token and the time between tokens, in ms; None for answers at once.
     """
 
     name: str
@@ -47,7 +48,7 @@ CASES = {
 
 
 class LoadConnection(asyncio.Protocol):
-    """Closed loop: sends the same request again as soon as the last answer is complete."""
+    """A connection in a closed loop: it sends the same request again as soon as the last answer is complete."""
 
     def __init__(self, request: bytes, stream: bool, results: LoadResults) -> None:
         self.request = request
@@ -85,7 +86,10 @@ class LoadConnection(asyncio.Protocol):
 
 
 class LoadResults:
-    """Seconds to the first byte and to the end of each 200; other answers are `bad`, closed connections `lost`."""
+    """Seconds to the first byte and to the end of each answer with status 200.
+
+    `bad` is the number of other answers, `lost` that of closed connections.
+    """
 
     def __init__(self) -> None:
         self.first: list[float] = []

@@ -2,10 +2,10 @@
 
     python -m benchmarks.http2 [--cases short,4k,64k,stream] [--rounds 15] [--requests 300] [--policy fairlead]
 
-A request is one stream as Envoy makes it, through the whole picker of a router with a scheduler; only the sockets,
-which are the same for both, are left out. Rounds of both alternate. The figures are medians of the process's CPU time;
-the ratio is the median of the ratios of neighbouring rounds. `framing` is a picker that answers canned bytes: what
-remains is HTTP/2 and gRPC.
+A request is one stream as Envoy makes it, through the whole picker of a router with a scheduler. Only the sockets,
+which are the same for both, are left out. Rounds of both alternate. The figures are medians of the process's CPU time.
+The ratio is the median of the ratios of neighbouring rounds. `framing` is a picker that answers canned bytes, so that
+only the cost of HTTP/2 and gRPC remains.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ENGINES = range(8000, 8008)
 
 
 class Sink:
-    """A transport that counts what is written."""
+    """A transport that counts the bytes that are written to it."""
 
     def __init__(self) -> None:
         self.written = 0
@@ -58,13 +58,13 @@ class Sink:
 
 
 def said(number: int, messages: list[bytes]) -> bytes:
-    """Return messages as data frames, of the size that a server allows at first."""
+    """Return the messages as data frames of the largest size that a server allows by default."""
     parts = [message[start : start + 16_384] for message in messages for start in range(0, len(message), 16_384)]
     return b"".join(http2.frame(http2.DATA, 0, number, part) for part in parts)
 
 
 def dialogue(case: Case, requests: int) -> list[tuple[bytes, bytes]]:
-    """Return what a client sends for each request: before the pick and after it."""
+    """Return, for each request, the bytes that a client sends before the pick and after it."""
     found = []
     for place in range(requests):
         number, script = 2 * place + 1, Script(case, place % 256)
@@ -84,7 +84,7 @@ def has_end(frames: bytes) -> bool:
 
 
 async def a_round(connection: Any, steps: list[tuple[bytes, bytes]]) -> float:
-    """Return the CPU seconds per request. Raises RuntimeError for a request that was not picked and ended."""
+    """Return the CPU seconds per request. Raises RuntimeError if a request was not picked or did not end."""
     sink = Sink()
     connection.connection_made(sink)
     settings = {http2.SETTING_WINDOW: http2.LARGEST_WINDOW, http2.SETTING_FRAME_SIZE: 1 << 20}
@@ -118,7 +118,7 @@ def canned_opener(case: Case) -> Opener:
 
 
 async def compare(name: str, case: Case, opener: Opener, rounds: int, requests: int) -> None:
-    """Warm up, measure in turns, print a line."""
+    """Warm up, measure both in turns, and print a line."""
     steps = dialogue(case, requests)
     found: dict[str, list[float]] = {kind: [] for kind in CONNECTIONS}
     for number in range(rounds + 1):

@@ -1,10 +1,10 @@
-"""Measures what the check of an API key adds to each request at the gateway.
+"""Measures the time that the check of an API key adds to each request at the gateway.
 
     .venv/bin/python -m benchmarks.key_check [--keys 10000] [--requests 200000]
 
 Prints microseconds of CPU time per request, the best of five rounds, with the maximum number of keys of a gateway. Each
 key has a scope and both limits, and is sent in a request with a dozen headers. Also prints the cost of a refusal, and
-of the SHA-256 alone.
+that of the SHA-256 alone.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def best(work: Callable[[int], object], requests: int) -> float:
-    """Microseconds per call in the fastest round."""
+    """Return the microseconds per call in the fastest round."""
     rounds = []
     for number in range(ROUNDS):
         begun = thread_time_ns()

@@ -1,14 +1,14 @@
-"""Measures what following KV events costs a router: ingest, memory, and decisions meanwhile.
+"""Measures the cost of following KV events for a router: ingest, memory, and decisions meanwhile.
 
     .venv/bin/python -m benchmarks.kv_events [ingest] [memory] [decisions] [--batches N]
 
 - `ingest`: events per second of this process's CPU (both threads, ZMQ's receiving one included), from a publisher in
-  another process through the router's own subscription into the index. `decode`: an event stores one block of 16 tokens
-  or removes one. `prefill`: an event stores 16 blocks of 16 tokens, and 16 others remove them.
+  another process through the router's own subscription into the index. In `decode`, an event stores one block of 16
+  tokens or removes one. In `prefill`, an event stores 16 blocks of 16 tokens, and 16 events remove them.
 - `memory`: bytes of a million blocks in the index, held by one instance.
 - `decisions`: CPU time of one `submit` at 64 instances that hold parts of 400 prompts, for a prompt of 500 known
-  blocks; quiet, and while 50,000 events a second are read on the same event loop. The slice of reading (at most 0.5 ms)
-  that a request waits for is not in it.
+  blocks: first without events, then while 50,000 events a second are read on the same event loop. The time (at most
+  0.5 ms) for which a request waits until the loop has read some events is not included.
 """
 
 import argparse
@@ -51,8 +51,8 @@ INSTANCES = 64
 
 
 def payloads(count: int, blocks_at_once: int, seed: int) -> list[bytes]:
-    """Return an engine's batches, with one block per event: blocks are stored, and removed again when more than
-    KEPT_BLOCKS are held.
+    """Return an engine's batches of events that store blocks, and remove blocks while more than KEPT_BLOCKS are
+    held.
     """
     chance = random.Random(seed)
     held: list[int] = []
@@ -73,7 +73,7 @@ def payloads(count: int, blocks_at_once: int, seed: int) -> list[bytes]:
 
 
 def stored(hashes: list[int], token_ids: list[int]) -> dict[str, Any]:
-    """Return the event in the form of vLLM 0.32."""
+    """Return a BlockStored event in the form of vLLM 0.32."""
     return {
         "type": "BlockStored", "block_hashes": hashes, "parent_block_hash": None, "token_ids": token_ids, "block_size": BLOCK_TOKENS,
         "lora_id": None, "medium": "GPU", "lora_name": None, "extra_keys": [None] * len(hashes), "group_idx": 0,
@@ -82,7 +82,10 @@ def stored(hashes: list[int], token_ids: list[int]) -> dict[str, Any]:
 
 
 def publish(told: Connection, count: int, blocks_at_once: int, rate: float | None) -> None:
-    """Publish `count` batches on request, all at once or at `rate` events per second. Runs in a separate process."""
+    """Publish `count` batches when a message asks for it, all at once or at `rate` events per second.
+
+    It runs in a separate process.
+    """
     made = payloads(count, blocks_at_once, 1)
     with zmq.Context() as context, context.socket(zmq.PUB) as socket:
         socket.sndhwm = 0
@@ -111,7 +114,7 @@ class Ingest:
         self.subscription = Subscription(self.context, told, Source(instance="i0"), caches, time.time, self.reader, lambda: None)
 
     async def begin(self) -> None:
-        """Let the publisher begin once the subscription is connected."""
+        """Make the publisher begin when the subscription is connected."""
         while not self.subscription.connected:  # noqa: ASYNC110  # what changes it is the code that is measured
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
@@ -131,7 +134,7 @@ class Ingest:
 
 
 async def ingest(count: int, blocks_at_once: int) -> tuple[float, float]:
-    """Return events, and blocks stored or removed, per second of CPU."""
+    """Return the number of events, and of blocks stored or removed, per second of CPU."""
     caches = EngineCaches()
     following = Ingest(count, blocks_at_once, None, caches)
     gc.collect()
@@ -150,7 +153,7 @@ async def ingest(count: int, blocks_at_once: int) -> tuple[float, float]:
 
 
 def memory() -> int:
-    """Return the bytes of a million blocks that one instance holds."""
+    """Return the bytes of a million blocks in the index that one instance holds."""
     gc.collect()
     tracemalloc.start()
     index = BlockIndex()
@@ -165,8 +168,9 @@ def memory() -> int:
 
 
 def scheduler(policy: str) -> tuple[PoolScheduler, list[tuple[int, ...]]]:
-    """Return a pool of INSTANCES that hold 200,000 blocks of 400 prompts, each on a few instances, and the prompts'
-    keys.
+    """Return a scheduler and the keys of 400 prompts.
+
+    Its INSTANCES instances hold the prompts' 200,000 blocks, each prompt at a few instances.
     """
     table = RoutingTable(
         pool=PoolKey(namespace="default", name="chat"),
@@ -198,7 +202,7 @@ def scheduler(policy: str) -> tuple[PoolScheduler, list[tuple[int, ...]]]:
 
 
 async def decisions(policy: str, requests: int, rate: float | None) -> list[float]:
-    """Return the CPU seconds of each `submit`, at 500 requests a second at most."""
+    """Return the CPU seconds of each `submit`, at a rate of at most 500 requests a second."""
     made, prompts = scheduler(policy)
     following = None
     if rate is not None:

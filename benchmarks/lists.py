@@ -1,14 +1,14 @@
 """Measures every list, filter, matrix and detail of the API on a million rows.
 
-On request an earlier revision is measured beside it, on the same rows.
+With `--against`, an earlier revision is measured too, on the same rows.
 
     python -m benchmarks.lists --database postgresql+psycopg://app@/lists?host=/tmp/x [--against REVISION:MIGRATION]
 
-The database must be empty; give it a throw-away server. `REVISION` is a commit of this repository and `MIGRATION`
-the newest migration it knows (`6af378c:0014_audit_heads`): it is measured first, on the schema as it was; then the
-database is migrated and this tree is measured. Requests go one after the other over HTTP; a path that takes
-seconds is asked less often. An answer that is not a 200 is named beside its path: of a path that a revision does not
-know, or that took too long, the milliseconds are not those of an answer.
+The database must be empty; use a throw-away server. `REVISION` is a commit of this repository and `MIGRATION` the
+newest migration that it knows (`6af378c:0014_audit_heads`). It is measured first, on the schema of its time. Then the
+database is migrated and this tree is measured. Requests go one after the other over HTTP. A path that takes seconds is
+requested less often. A status other than 200 is shown beside its path. The milliseconds of a path that a revision does
+not know, or that took too long, are not those of a useful answer.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SECRET = "a-secret-for-measuring"
 TIMES = 40
 LONGEST_SECONDS = 4.0
-"""Maximum seconds spent on one path; after that it is not requested again."""
+"""Maximum seconds spent on a path; after that it is not requested again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Milliseconds of a path, and a message about the statuses other than 200 in its answers."""
+    """The milliseconds of a path at p50 and p95. `odd` names the statuses other than 200; empty if there were none."""
 
     p50: float
     p95: float
@@ -50,7 +50,7 @@ class Measured:
 
 
 def paths(url: str) -> list[str]:
-    """Return the paths to request, for the rows in the database."""
+    """Return the paths to request, with ids of rows in the database."""
     with psycopg.connect(url) as connection:
         ids = {
             table: quote(
@@ -123,7 +123,7 @@ def paths(url: str) -> list[str]:
 
 @contextmanager
 def api(tree: Path, url: str) -> Iterator[str]:
-    """Run the API of a source tree on the database; yields its address."""
+    """Run the API of a source tree on the database, and yield its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -157,7 +157,7 @@ def api(tree: Path, url: str) -> Iterator[str]:
 
 
 def measure(address: str, asked: list[str]) -> dict[str, Measured]:
-    """Return the measurements by path; an unexpected status ends the run."""
+    """Return the measurements by path. An unexpected status ends the run."""
     found: dict[str, Measured] = {}
     with httpx.Client(base_url=address, headers={"authorization": f"Bearer {SECRET}"}, timeout=120) as http:
         for path in asked:
@@ -184,7 +184,7 @@ def measure(address: str, asked: list[str]) -> dict[str, Measured]:
 
 
 def main() -> None:
-    """Prints a Markdown table."""
+    """Print a Markdown table."""
     reading = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     reading.add_argument("--database", required=True, help="as SQLAlchemy reads it; empty")
     reading.add_argument("--against", metavar="REVISION:MIGRATION", help="measured first, on the same rows")

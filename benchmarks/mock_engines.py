@@ -1,5 +1,5 @@
-"""Mock engines that answer at once or at a given pace, and a mock control API with one table, with which routers are
-measured.
+"""Mock engines that answer at once or at a given pace, and a mock control API with one table: the environment in which
+routers are measured.
 
 python -m benchmarks.mock_engines API_PORT FIRST_ENGINE_PORT ENGINES TABLE_AS_JSON
 """
@@ -29,7 +29,7 @@ from fairlead.tables import (
 from fairlead_client.lines import HeartbeatLine, SyncedLine, TableLine, encode_line
 
 CHUNKS = 16
-"""Number of pieces of a streamed answer, and of tokens of every answer."""
+"""The number of pieces of a streamed answer, and of tokens of every answer."""
 _CHUNK = (
     b'data: {"id":"cmpl-0","object":"chat.completion.chunk","created":1700000000,"model":"mock","choices":'
     b'[{"index":0,"delta":{"content":"tok "},"finish_reason":null}]}\n\n'
@@ -75,8 +75,9 @@ def routing_table(policy: str, ports: range) -> RoutingTable:
 
 
 class MockEngine(asyncio.Protocol):
-    """Answers every generation: at once, or at the pace its prompt begins with (`pace-20-5`: ms to the first
-    token, ms between tokens).
+    """Answers every generation at once, or at the pace with which its prompt begins.
+
+    The pace `pace-20-5` is 20 ms to the first token and 5 ms between tokens.
     """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -124,7 +125,7 @@ class MockEngine(asyncio.Protocol):
 
 
 class MockControlApi(MockEngine):
-    """The table stream (a table, `synced`, heartbeats) and receipts for reports."""
+    """Sends the table stream (a table, `synced`, heartbeats), and answers reports with receipts."""
 
     table = b""
 

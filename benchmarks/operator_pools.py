@@ -1,27 +1,27 @@
-"""Measures what one operator needs for many pools: created at once, at rest, after a restart, steady with many pods.
+"""Measures the resources that one operator needs for many pools: created at once, at rest, after a restart, steady with
+many pods.
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.operator_pools [PART …] [--pools 300] [--instances 50]
 
-A real Kubernetes API (the sandbox's), a real control API on a real Postgres, the operator as a process with its own
-settings; only the kubelet is pretended: every pod becomes ready within a second or so. The parts:
+It runs a real Kubernetes API (the sandbox's), a real control API on a real Postgres, and the operator as a process with
+its own settings. Only the kubelet is a fake: every pod becomes ready within about a second. The parts:
 
-create   `--pools` pools of one instance are created at once while the operator runs: until every pool's first
-         successful reconciliation (its status tells of its generation), and until every pool is Ready.
-restart  the operator is stopped and started; until it has looked at every pool once (the control API has heard of each
-         again).
-rest     nothing happens for `--rest-seconds`: everybody's CPU, and the operator's memory. A settled pool is told to the
-         control API every 10 s and read every 60 s, so measure a minute or several.
-delete   all pools are deleted at once; until they are gone.
-steady   a third as many pools (100 of 300) of `--instances` instances each, prebuilt: pods and pools are put into the
-         Kubernetes API as an operator would have left them, and no router runs. The same figures at rest, and a
-         restart.
-large    one pool of `--large` instances, prebuilt in the same way. The same figures.
+create   `--pools` pools of one instance are created at once while the operator runs. Measured until every pool was
+         reconciled once (its status has its generation), and until every pool is Ready.
+restart  The operator is stopped and started. Measured until it has reported every pool once to the control API.
+rest     Nothing happens for `--rest-seconds`. Measured are the CPU of all processes, and the operator's memory. A
+         settled pool is reported to the control API every 10 s and read every 60 s, so measure a minute or several.
+delete   All pools are deleted at once. Measured until they are gone.
+steady   A third as many pools (100 of 300) of `--instances` instances each are prebuilt: pods and pools are put into
+         the Kubernetes API as an operator would have left them, and no router runs. The figures of rest and restart.
+large    One pool of `--large` instances, prebuilt in the same way. The same figures.
 
-Requests are those that the operator sends to the Kubernetes API; a proxy counts them, whose CPU is the benchmark's.
+Requests are those that the operator sends to the Kubernetes API. A proxy counts them; its CPU counts as the
+benchmark's.
 
-Without a PART all are measured. Progress goes to stderr, the figures to stdout as JSON. Seconds are those of the clock,
-so measure on an idle machine; the CPU seconds depend less on neighbours. They are told of every process, since all
-share the cores: where their sum is twice the seconds of the clock, two cores had nothing left.
+Without a PART all are measured. Progress goes to stderr, the figures to stdout as JSON. Seconds are elapsed time, so
+measure on an idle machine. The CPU seconds depend less on the machine's other work. They are given for every process,
+because all share the cores: if their sum is twice the elapsed seconds, two cores were fully used.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/fairlead-operato
 
 
 def say(words: str) -> None:
-    """Progress."""
+    """Print progress with the time."""
     print(f"{time.strftime('%H:%M:%S')} {words}", file=sys.stderr, flush=True)
 
 
 def wait(look: Callable[[], float], wanted: float, wish: str, pause: float = 1.0) -> None:
-    """Wait until `look` is at least `wanted`; print the progress, and end the program if it stops short."""
+    """Wait until `look` returns at least `wanted`, and print the progress. Raises SystemExit after LIMIT_SECONDS."""
     deadline, told = time.monotonic() + LIMIT_SECONDS, time.monotonic()
     while (found := look()) < wanted:
         if time.monotonic() > deadline:
@@ -85,7 +85,7 @@ def wait(look: Callable[[], float], wanted: float, wish: str, pause: float = 1.0
 
 @contextmanager
 def running_control_api(folder: Path, kubeconfig: str) -> Iterator[tuple[str, int]]:
-    """Postgres and the control API; yields its address and process id."""
+    """Run Postgres and the control API, and yield the API's address and process id."""
     server = PostgresProcess(folder, settings={"max_connections": "100"})
     port = free_port()
     environment = {
@@ -124,12 +124,12 @@ def answers(url: str) -> bool:
 
 
 def name_of(number: int) -> str:
-    """Return the name of one pool."""
+    """Return the name of the pool with this number."""
     return f"bench-{number:03}"
 
 
 def pool(number: int, replicas: int = 1) -> dict[str, Any]:
-    """Return the manifest of one pool."""
+    """Return the manifest of the pool with this number."""
     roles = [{"name": "both", "minReplicas": 1, "maxReplicas": max(64, replicas)}]
     engine, routing = {"type": "simulated"}, {"policy": "fairlead"}
     spec = {"model": "bench/model", "replicas": replicas, "roles": roles, "engine": engine, "routing": routing}
@@ -139,7 +139,7 @@ def pool(number: int, replicas: int = 1) -> dict[str, Any]:
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """The running processes, and the figures by name."""
+    """The running processes of the benchmark, and its figures by name."""
 
     client: KubernetesClient
     operator: OperatorProcess
@@ -181,25 +181,26 @@ class Bench:
         return response.status_code == 200 and bool(response.json()["spec"].get("holderIdentity"))
 
     def used(self) -> dict[str, float]:
-        """Return the CPU seconds so far of every running process, by name; a Kubernetes API given from outside is left
-        out.
+        """Return the CPU seconds so far of every running process, by name.
+
+        A Kubernetes API that the environment names is left out.
         """
         server, database = child_running("processkube.kubernetes_api.main"), child_running("bin/postgres")
         found = {"operator": self.pid(), "control API": self.api, "Kubernetes API": server, "Postgres": database}
         return {**{name: cpu_seconds(pid) for name, pid in found.items() if pid is not None}, "benchmark": time.process_time()}
 
     def note_used(self, when: str, before: dict[str, float]) -> None:
-        """Record the CPU that each process has used since `before`."""
+        """Record the CPU seconds that each process has used since `before`."""
         self.figures |= {f"{when}: CPU s of {name}": seconds - before[name] for name, seconds in self.used().items()}
 
     def for_all(self, what: Callable[[int], object], count: int) -> None:
-        """Call `what` for every number, a few at a time."""
+        """Call `what` with every number below `count`, a few at a time."""
         with ThreadPoolExecutor(THREADS) as threads:
             list(threads.map(what, range(count)))
 
     def wait_until_watched(self) -> None:
-        """Wait until kopf watches, which shows when a separate pool is reconciled. That pool is gone again when the
-        measurement begins.
+        """Wait until the operator watches pools: it creates an extra pool, waits until it is reconciled, and deletes it
+        again.
         """
         self.client.call("POST", POOLS, pool(self.pools))
         wait(lambda: reconciled(self.client), 1, "create: the operator watches")
@@ -253,7 +254,7 @@ class Bench:
         self.note_used("delete", before)
 
     def prebuilt(self, name: str, pools: int, instances: int) -> None:
-        """Make the pods of settled pools, one pool after the other, then start the operator."""
+        """Make settled pools with their pods, one pool after the other, then start the operator."""
         done, first = 0, 1000 if name == "steady" else 5000
         for number in range(pools):
             body = pool(first + number, instances)
@@ -271,7 +272,7 @@ class Bench:
         self.operator.kill()
 
     def prebuild(self, identity: PoolIdentity, spec: dict[str, Any], index: int) -> None:
-        """Make one instance that serves."""
+        """Make the pod of a serving instance."""
         now = format_time(time.time() - 60)
         body = pod(
             identity,
@@ -291,7 +292,7 @@ class Bench:
 
 
 def measure(parts: Iterable[str], pools: int, instances: int, large: int, rest_seconds: float, folder: Path) -> None:
-    """Print the parts' figures by name; if a part fails, print those found so far."""
+    """Print the figures of the parts by name. If a part fails, print the figures found so far."""
     (folder / "kubernetes").mkdir()
     (folder / "pg").mkdir()
     with (

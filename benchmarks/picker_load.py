@@ -1,8 +1,8 @@
-"""Loads on an endpoint picker: cheap clients of one connection each, in a closed loop of streams.
+"""Loads on an endpoint picker: cheap clients with one connection each, in a closed loop of streams.
 
     python -m benchmarks.picker_load PORT CASE IN_FLIGHT SESSION SECONDS
 
-prints a line of JSON with counts, latencies, and the CPU seconds of the session's processes meanwhile.
+prints a line of JSON with counts, latencies, and the CPU seconds that the processes of the session used meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One load: bytes of the prompt, and pieces of the streamed response (0 = one JSON body)."""
+    """A load: the bytes of its prompt, and the pieces of the streamed response (0 = one JSON body)."""
 
     name: str
     prompt_bytes: int
@@ -64,7 +64,7 @@ def _framed(message: Any) -> bytes:
 
 
 class Script:
-    """The gRPC messages sent on each stream: the request, then the response once the request was picked."""
+    """The gRPC messages of a stream: the request, and the response that follows when the request was picked."""
 
     def __init__(self, case: Case, number: int) -> None:
         text = f"{number} " + ("hello world " * (case.prompt_bytes // 12 + 1))[: case.prompt_bytes]
@@ -181,7 +181,9 @@ class Load(asyncio.Protocol):
 
     @staticmethod
     def has_end(heard: list[int], script: Script) -> bool:
-        """Return whether headers and all of the body came back, which is the case with more bytes than the body has."""
+        """Return whether headers and the whole body have arrived, which is so when more bytes have arrived than the
+        body has.
+        """
         return heard[1] > len(script.request[1])
 
 

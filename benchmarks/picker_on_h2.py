@@ -1,8 +1,8 @@
-"""The endpoint picker's streams on the library h2 in place of our HTTP/2, to compare the cost of both.
+"""The endpoint picker's streams on the library h2 instead of our HTTP/2, to compare the cost of both.
 
 h2 is a pure protocol object: bytes in, events out. Everything that it can leave out (validation and normalisation of
-headers, text for bytes) is left out, so its figures are the best that it can reach here. `GrpcStream` keeps what
-belongs to gRPC: frames that it makes itself for our connection become calls of h2 here.
+headers, text for bytes) is left out, so its figures are the best that it can reach here. `GrpcStream` keeps the parts
+that belong to gRPC. Where it makes frames itself for our connection, it calls h2 here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPENING = ((b":status", b"200"), (b"content-type", b"application/grpc"))
 
 
 class H2GrpcStream(GrpcStream):
-    """One call, whose headers h2 writes."""
+    """A gRPC call whose headers h2 writes."""
 
     def __init__(self, connection: PickerOnH2, number: int, path: bytes, authority: bytes) -> None:
         super().__init__(connection, number, path, authority, 0)
@@ -60,7 +60,7 @@ class H2GrpcStream(GrpcStream):
 
 
 class PickerOnH2(asyncio.Protocol):
-    """One connection, like `GrpcConnection` but without its handling of bad and slow peers."""
+    """A connection like `GrpcConnection`, but without its handling of faulty and slow peers."""
 
     def __init__(self, opener: Opener, largest: int, closed: Callable[[Any], None]) -> None:
         self._opener = opener

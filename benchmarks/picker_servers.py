@@ -1,4 +1,4 @@
-"""Servers that answer an endpoint picker's load with canned bytes, to compare the cost of servers.
+"""Servers that answer the load of an endpoint picker with canned bytes, to compare the cost of servers.
 
 python -m benchmarks.picker_servers KIND PORT BODY_BYTES
 """
@@ -24,7 +24,9 @@ KINDS = ("own", "grpc-aio", "grpc-sync")
 
 
 def canned(body_bytes: int, pieces: int = 0) -> list[list[bytes]]:
-    """Return the bytes to send after each number of messages; of a streamed response each of `pieces` is passed on."""
+    """Return the bytes to send after each number of received messages. Each piece of a streamed response is passed
+    on.
+    """
     headers = wire.encode(PassHeaders(Side.REQUEST, [(b"content-length", b"9")], [], "127.0.0.1:8000,127.0.0.1:8001"))
     body = wire.encode(PassBody(Side.REQUEST, b"x" * (body_bytes + 64), True))
     passed = wire.encode(PassHeaders(Side.RESPONSE, [(b"x-fairlead-instance", b"i0")]))

@@ -1,4 +1,4 @@
-"""The objects that the benchmark of many pools observes: pools in the Kubernetes API, requests at the control API,
+"""The objects that the benchmark of many pools reads: pools in the Kubernetes API, requests at the control API, and
 processes.
 """
 
@@ -15,32 +15,32 @@ from fairlead_testing.running.operator_process import POOLS
 from processkube.testing.clients import KubernetesClient
 
 VIEWER = "benchmark-viewer-0123456789"
-"""The token with which the control API is read."""
+"""The token with which the benchmark reads the control API."""
 
 
 class Metadata(msgspec.Struct):
-    """The observed fields of a pool's metadata."""
+    """The fields of a pool's metadata that are read."""
 
     generation: int
 
 
 class Condition(msgspec.Struct):
-    """The observed fields of a condition."""
+    """The fields of a condition that are read."""
 
     type: str
     status: str
 
 
 class Status(msgspec.Struct):
-    """The observed fields of a pool's status."""
+    """The fields of a pool's status that are read."""
 
     observedGeneration: int = 0  # noqa: N815 - Kubernetes' name
     conditions: list[Condition] = []
 
 
 class Pool(msgspec.Struct):
-    """The observed fields of a pool: decoding everything of hundreds of pools again and again would be a load of its
-    own.
+    """The fields of a pool that are read. Decoding whole objects of hundreds of pools repeatedly would itself be a
+    load.
     """
 
     metadata: Metadata
@@ -71,9 +71,7 @@ def ready(client: KubernetesClient) -> int:
 
 
 def child_running(command: str) -> int | None:
-    """Return the process id of this program's child with this text in its command line; None if there is no
-    such child.
-    """
+    """Return the process id of this program's child that has this text in its command line; None if there is none."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             parent = int(stat.read_text(encoding="utf-8").rpartition(") ")[2].split()[1])
@@ -89,7 +87,7 @@ def memory_mb(pid: int) -> float:
 
 
 def states_taken(url: str) -> float:
-    """Return the number of requests so far that brought a pool's state to the control API."""
+    """Return the number of requests so far that sent a pool's state to the control API."""
     text = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {VIEWER}"}, timeout=30, trust_env=False).text
     lines = [line for line in text.splitlines() if "_count{" in line or "_total{" in line]
     return max((float(line.rpartition(" ")[2]) for line in lines if "/state" in line and 'method="PUT"' in line), default=0.0)

@@ -1,18 +1,21 @@
-"""What schedules from a forecast do in weeks that they have not seen, beside scaling by SLO and a person's schedule.
+"""The effect of proposed schedules in weeks that their forecast has not seen, against scaling by SLO and a person's
+schedule.
 
     .venv/bin/python -m benchmarks.proposed_schedules [--weeks 4] [--shapes office,nightly] [--start-minutes 4]
         [--trace requests.csv] [--forecasts]
 
-For each shape of traffic (docs: `fairlead_testing.builders.demand`) six weeks are recorded; then each further week is
-run in virtual time (`fairlead.forecasts.backtests`) three times: scaled by SLO alone, with the schedule that a person
-would write (office hours with half of the peak), and with those that the forecast proposed from what was recorded
-before that week. In half of the worlds the record has an outage and a peak that came once, and the week a holiday: in
-the calendar, or not in it. Beside these hours is the least that any scaling needs at the same target load: that of one
-that knows every minute before it comes, and whose instances serve at once. `--trace` takes times of requests instead: a
-CSV file whose first column has them as ISO 8601 or as seconds. It must cover four weeks or more.
+For each shape of traffic (docs: `fairlead_testing.builders.demand`) six weeks are recorded. Then each further week is
+run in virtual time (`fairlead.forecasts.backtests`) three times: scaled by SLO alone, with a schedule as a person would
+write it (office hours with half of the peak), and with the schedules that the forecast proposes from the record before
+that week. In half of the worlds the record has an outage and a peak that came once, and the week has a holiday, which
+is or is not in the calendar. The instance hours are printed beside the least hours that any scaling needs at the same
+target load: those of a scaling that knows every minute in advance, and whose instances serve at once. With `--trace`,
+times of requests are used instead: a CSV file whose first column has them as ISO 8601 or as seconds. It must cover four
+weeks or more.
 
-`--forecasts` compares ways of forecasting instead, by their errors in the weeks after those that they saw: last week,
-the median of weeks, that at the level of the last days and, where statsmodels or statsforecast are installed, theirs.
+`--forecasts` compares ways of forecasting instead, by their errors in weeks that they have not seen: last week, the
+median of weeks, the median scaled to the level of the last days and, where statsmodels or statsforecast are installed,
+theirs.
 """
 
 import argparse
@@ -44,7 +47,7 @@ from fairlead.tables import SloFacts
 from fairlead_testing.builders.demand import MONDAY, SHAPES, Traffic, day_of, record_of
 
 RECORDED = 6
-"""Weeks that are recorded before the first one that is tried."""
+"""The number of weeks that are recorded before the first tried week."""
 LEAST, MOST = 1, 40
 REFILL_SECONDS = 600.0
 HITS = 0.5
@@ -52,7 +55,7 @@ HITS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Demand in instances, and the calendar that its owner keeps."""
+    """A pool's demand in instances, and the calendar that its owner keeps."""
 
     name: str
     load: Series
@@ -62,8 +65,8 @@ class World:
 
 
 def worlds(shapes: Sequence[str], weeks: int) -> Iterator[World]:
-    """Yield each shape as it is, growing, with an odd past, and with a holiday in the last week that is or is not
-    in the calendar.
+    """Yield each shape in several worlds: unchanged, with growth, with an outage and a peak in the record, and with a
+    holiday in the last week that is or is not in the calendar.
     """
     for shape in shapes:
         plain = Traffic(shape=shape, weeks=RECORDED + weeks)
@@ -95,7 +98,7 @@ def pool_of(world: World, start_seconds: float) -> Forecasted:
 
 
 def by_hand(peak: float, zone: str) -> tuple[ScheduleSpec, ...]:
-    """Office hours with half of the peak, as a person writes it."""
+    """Return a schedule as a person would write it: office hours with at least half of the peak."""
     document = {
         "name": "office-hours",
         "cron": "0 8 * * 1-5",
@@ -108,8 +111,9 @@ def by_hand(peak: float, zone: str) -> tuple[ScheduleSpec, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The sums over a world's unseen weeks, and the share of quarters of an hour that were within the band.
-    `least_hours` are those of a scaling that knows every minute.
+    """The sums over a world's unseen weeks, and the share of quarters of an hour within the forecast's band.
+
+    `least_hours` are the instance hours of a scaling that knows every minute in advance.
     """
 
     reactive: Outcome
@@ -121,7 +125,7 @@ class Tried:
 
 
 def tried(world: World, weeks: int, start_seconds: float) -> Tried:
-    """Runs the last weeks of a world."""
+    """Run the last weeks of a world with each kind of scaling, and return the sums."""
     record, pool = record_of(world.load, world.start), pool_of(world, start_seconds)
     outcomes: list[tuple[Outcome, Outcome, Outcome]] = []
     within, blocks, least = [], 0, 0.0
@@ -155,7 +159,7 @@ def tried(world: World, weeks: int, start_seconds: float) -> Tried:
 
 
 def least_hours(load: Series, target_load: float) -> float:
-    """Instance hours if every minute has the smallest number that keeps each instance at the target load."""
+    """Return the instance hours if every minute has the least number of instances at the target load."""
     needed = np.clip(np.ceil(by_minute(load) / target_load), LEAST, MOST)
     return float(needed.sum()) / 60
 
@@ -171,7 +175,7 @@ def _sum(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def compare_schedules(found: Iterator[World], weeks: int, start_seconds: float) -> None:
-    """Prints a line for each world."""
+    """Print a line for each world."""
     print(
         f"{'world':40} {'hours: SLO':>10} {'hand':>6} {'ours':>6} {'least':>6} {'late: SLO':>10} {'hand':>7} {'ours':>7}  band  lines  instances"
     )
@@ -189,7 +193,7 @@ def compare_schedules(found: Iterator[World], weeks: int, start_seconds: float) 
 
 
 def read_trace(path: Path) -> World:
-    """Times of requests as demand: the busiest quarter of an hour is work for ten instances."""
+    """Return times of requests as demand, in which the busiest quarter of an hour is work for ten instances."""
     with path.open(newline="") as lines:
         times = sorted(at for row in csv.reader(lines) if row and (at := _seconds(row[0])) is not None)
     if not times or times[-1] - times[0] < 4 * WEEK.total_seconds():
@@ -211,7 +215,7 @@ def _seconds(text: str) -> float | None:
 
 
 def compare_forecasts(found: Iterator[World], weeks: int) -> None:
-    """Prints the error of each way of forecasting in each world, and how long a forecast takes."""
+    """Print the error of each way of forecasting in each world, and the time that a forecast takes."""
     ways: dict[str, Forecaster] = {"last week": last_week, "median of weeks": median_of_weeks, "at level": at_level, **library_ways()}
     print(f"{'world':40} " + " ".join(f"{name:>16}" for name in ways))
     spent, errors = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0.0)
@@ -232,7 +236,7 @@ def compare_forecasts(found: Iterator[World], weeks: int) -> None:
 
 
 def library_ways() -> dict[str, Forecaster]:
-    """Return the ways of forecasting of installed libraries. Each sees six weeks, as ours do."""
+    """Return the ways of forecasting of installed libraries. Each sees six weeks, as our own ways do."""
     ways: dict[str, Forecaster] = {}
     if importlib.util.find_spec("statsmodels") is not None:
         ways["STL (statsmodels)"] = _by_week(_stl_of_statsmodels)
@@ -243,7 +247,7 @@ def library_ways() -> dict[str, Forecaster]:
 
 
 def _by_week(model: Callable[[Series], Series]) -> Forecaster:
-    """Return a forecast of a day, from a model that forecasts the week after a series of whole days."""
+    """Return a forecaster of a day, made from a model that forecasts the week after a series of whole days."""
     made: dict[tuple[date, int], tuple[date, Series]] = {}
 
     def way(known: Known, day: date) -> Series | None:

@@ -3,12 +3,12 @@
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.record_under_load [--rate 100] [--minutes 30]
         [--outage-minutes 10] [--directory DIR]
 
-A whole sandbox runs: Postgres, control API, operator, two routers, four simulated engines. A trace of sessions comes
-at `--rate`, every request to the routers in turn, with a policy that moves sessions often, so that the routers race
-for them. The age of the oldest report that a router has not delivered is read every second. Then the control API is
-stopped (SIGSTOP, after which it answers nothing) for `--outage-minutes` while the load goes on, and the time until
-the backlog is gone is taken. Last, every invariant of the stored record is checked in the database. Ends
-with code 1 if one does not hold.
+A whole sandbox runs: Postgres, control API, operator, two routers, four simulated engines. A trace of sessions is sent
+at `--rate`, its requests alternately to both routers. The policy moves sessions often, so that the routers compete for
+sessions. The age of the oldest report that a router has not delivered is read every second. Then the control API is
+stopped (SIGSTOP, after which it answers nothing) for `--outage-minutes` while the load continues, and the time until
+the backlog is gone is measured. Last, every invariant of the stored record is checked in the database. Ends with code 1
+if an invariant does not hold.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from fairlead_testing.builders.record_facts import contradictions
 from fairlead_testing.running.sandbox import RunningSandbox, running_sandbox
 
 OLDEST_SECONDS = 3.0
-"""Oldest report allowed while the control API answers, in seconds, on an otherwise idle machine."""
+"""The maximum age of an undelivered report while the control API answers, in seconds, on an otherwise idle machine."""
 BACKLOG_SECONDS = 60.0
 """Seconds within which the backlog of an outage must be gone."""
 TURNS = 10
@@ -59,7 +59,7 @@ POOL = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The routers' metrics at one moment; `seconds` since the load began."""
+    """The routers' metrics at a moment; `seconds` is the time since the load began."""
 
     seconds: float
     oldest_seconds: float
@@ -69,7 +69,7 @@ class Reading:
 
 
 def rows(rate: float, seconds: float, seed: int) -> Iterator[TraceRow]:
-    """Sessions of TURNS turns, PAUSE_SECONDS apart, whose prompts grow by a block each turn."""
+    """Yield the rows of sessions of TURNS turns, PAUSE_SECONDS apart, whose prompts grow by a block each turn."""
     chance = random.Random(seed)
     arrivals: list[tuple[float, int, int]] = []
     starts = int(rate * seconds / TURNS)
@@ -88,7 +88,7 @@ def rows(rate: float, seconds: float, seed: int) -> Iterator[TraceRow]:
 
 
 def read(sandbox: RunningSandbox, begun: float) -> Reading:
-    """Return the worse reading of the two routers."""
+    """Return a reading with the worse value of the two routers for each metric."""
     found: dict[str, list[float]] = {}
     for page in sandbox.metrics_pages:
         text = httpx.get(page, timeout=10, trust_env=False).text
@@ -104,7 +104,7 @@ def read(sandbox: RunningSandbox, begun: float) -> Reading:
 
 
 def watch(sandbox: RunningSandbox, begun: float, seconds: float, words: str) -> list[Reading]:
-    """Return a reading per second over `seconds`, with a line of progress a minute."""
+    """Return a reading per second over `seconds`, and print a line of progress each minute."""
     readings: list[Reading] = []
     until = time.monotonic() + seconds
     told = 0.0
@@ -123,8 +123,9 @@ def watch(sandbox: RunningSandbox, begun: float, seconds: float, words: str) -> 
 
 
 def outage(sandbox: RunningSandbox, begun: float, seconds: float) -> tuple[Reading, float]:
-    """Stop the control API for `seconds`; return the last reading of the outage, and the seconds after it until nothing
-    older than OLDEST_SECONDS was left.
+    """Stop the control API for `seconds`. Return the last reading of the outage and the time that the backlog took.
+
+    The backlog is gone when no report older than OLDEST_SECONDS is undelivered.
     """
     api = sandbox.pid("api")
     os.kill(api, signal.SIGSTOP)
@@ -152,7 +153,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=above_zero, default=30.0, help="of undisturbed load")
     parser.add_argument("--outage-minutes", type=zero_or_more, default=10.0, help="for which the control API is stopped")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--directory", type=Path, help="for the sandbox's state; a temporary one without it")
+    parser.add_argument("--directory", type=Path, help="folder for the sandbox's state; without this option, a temporary one")
     options = parser.parse_args()
     end_everything_when_ended()
     with tempfile.TemporaryDirectory() as scratch:
@@ -173,7 +174,7 @@ def main() -> int:
 
 
 def judge(sandbox: RunningSandbox, load: subprocess.Popen[str], figures: Path, steady_seconds: float, outage_seconds: float) -> int:
-    """Watch the load to its end and print what held and what did not."""
+    """Watch the load to its end, and print which conditions held. Return 0 if all did, otherwise 1."""
     begun = time.monotonic()
     steady = watch(sandbox, begun, steady_seconds, "load")
     last, backlog_seconds = outage(sandbox, begun, outage_seconds) if outage_seconds else (steady[-1], 0.0)

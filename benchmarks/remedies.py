@@ -1,14 +1,16 @@
-"""Whether remedies hold: random pools are simulated, advised by the simulation, mended as advised, and simulated again.
+"""Checks whether remedies work: random pools are simulated, advised by the simulation, changed as advised, and
+simulated again.
 
     .venv/bin/python -m benchmarks.remedies [--pools 200] [--first 0] [--requests 400] [--verbose]
 
 Each pool has its own heavy-tailed traffic, engine speed, targets, number of instances, early rejection and policy. One
-stretch of requests is what the control API would have recorded: the advice is made from it as the API makes it. Then
-the next requests of the same traffic are simulated under another seed, with the change that is offered. Two kinds of
-remedies are offered: a number of instances and a TTFT target. One that is to meet the goal holds if the goal is met;
-one that is to bring a share of requests in time if it brings that. "No number of instances meets the goal" is right if
-four times the largest number that may be tried does not meet it either. Of each pool as many requests are recorded as
-make a simulation for advice; of one that would need more than `--most` nothing is claimed, as too long a simulation.
+part of its requests is what the control API would have recorded: the advice is made from it as the API makes it. Then
+the next requests of the same traffic are simulated with another seed and with the advised change. Two kinds of remedies
+are advised: a number of instances, and a TTFT target. A remedy that claims to meet the goal is right if the goal is
+met. A remedy that claims to bring a share of requests in time is right if it does so. The claim "No number of instances
+meets the goal" is right if four times the largest number that may be tried does not meet it either. Of each pool as
+many requests are recorded as a simulation for advice needs. A pool that would need more than `--most` is left out,
+because its simulation would take too long.
 """
 
 import argparse
@@ -35,14 +37,18 @@ from fairlead_simulator.workloads.conversations import ConversationShape, genera
 
 ANOTHER_SEED = 7
 SETTLED = 1000
-"""Generated requests that are left out: conversations have just begun in these, so their prompts are shorter."""
+"""The number of first generated requests that are left out. Their conversations have just begun, so their prompts are
+shorter.
+"""
 MOST = 16
-"""Maximum number of instances of a pool; four times as many stand for any number."""
+"""The maximum number of instances of a pool. Four times as many stand for an unlimited number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomPool:
-    """A pool, and two stretches of its traffic that overlap by half: the recorded requests, and those that follow."""
+    """A pool, and two parts of its traffic that overlap by half: the recorded requests, and the requests that
+    follow.
+    """
 
     number: int
     target: SimulatedTarget
@@ -53,7 +59,7 @@ class RandomPool:
 
     @property
     def asked(self) -> Asked:
-        """Return what the control API would look for."""
+        """Return the question that the control API would answer by simulation."""
         return Asked(
             role=Role.BOTH,
             present=self.target.instances,
@@ -67,8 +73,9 @@ class RandomPool:
 
 
 def a_pool(number: int, least: int) -> RandomPool:
-    """Return the pool of this number, which is the same each time. At least `least` requests of it are recorded, and
-    enough for a simulation.
+    """Return the pool with this number, which is always the same.
+
+    At least `least` of its requests are recorded, and enough for a simulation.
     """
     rng = Random(f"remedies/{number}")
     median, sigma = math.exp(rng.uniform(math.log(400), math.log(12_000))), rng.uniform(0.6, 1.6)
@@ -125,9 +132,7 @@ def _requests(rows: Sequence[TraceRow]) -> list[TraceRequest]:
 
 
 def advised(pool: RandomPool) -> Simulated | None:
-    """Return what the control API would know of the pool after a simulation of the recorded requests; None if it needs
-    no advice.
-    """
+    """Return the result of the control API's simulation of the recorded requests; None if the pool needs no advice."""
     asked, target = pool.asked, pool.target
     runs = first_runs(asked)
     alone: list[float | None] = []
@@ -147,7 +152,7 @@ def advised(pool: RandomPool) -> Simulated | None:
 
 
 def after(pool: RandomPool, change: PoolChange) -> RunFigures:
-    """Return the effect of the change on the requests that follow."""
+    """Return the figures of the requests that follow, with the change."""
     run = JobRun(number=0, policy=pool.policy, parameters={}, rate=1.0, seed=ANOTHER_SEED, change=change)
     (figures,) = _figures(pool.following, pool.target, [run])
     return figures
@@ -165,7 +170,7 @@ def _figures(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One claim about one pool: the claim, whether it held, and the figures."""
+    """A claim about a pool, whether it was right, and its figures in words."""
 
     claim: str
     holds: bool
@@ -173,7 +178,7 @@ class Outcome:
 
 
 def outcomes(pool: RandomPool) -> Iterator[Outcome]:
-    """Yield the claims about a pool that misses its goal, and whether they held."""
+    """Yield the claims about a pool that misses its goal, and whether each was right."""
     found = advised(pool)
     if found is None:
         return
@@ -197,7 +202,7 @@ def _kept(claim: str, pool: RandomPool, promised: Confirmed, change: PoolChange)
 
 
 def main() -> None:
-    """Simulate each pool and print how many claims held."""
+    """Simulate each pool and print how many claims were right."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pools", type=count, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first pool")

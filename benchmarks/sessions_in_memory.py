@@ -1,11 +1,10 @@
-"""Measures the cost of a router's memory of sessions, and whose sessions are forgotten when one client invents too
-many.
+"""Measures the cost of a router's memory of sessions, and whose sessions are forgotten when a client invents too many.
 
     python -m benchmarks.sessions_in_memory [--sessions 1000000] [--limit 200000]
 
-Prints bytes for each session, measured with no limit and all sessions at once; CPU microseconds of a first request, of
-a further request and of a request beyond the limit; and how many of 1,000 sessions of another key are known after the
-flood.
+Prints the bytes of each session, measured with no limit and all sessions at once. Then it prints the CPU microseconds
+of a first request, of a further request and of a request beyond the limit, and how many of 1,000 sessions of another
+key are known after the flood of sessions.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def resident_bytes() -> int:
 
 
 def bind(bindings: SessionBindings, name: str, sessions: int, owner: str) -> float:
-    """CPU microseconds of each first request."""
+    """Return the CPU microseconds of the first request of a session, mean over `sessions` sessions."""
     began = time.process_time()
     for number in range(sessions):
         bindings.bind(f"{name}-{number}", "a", BindingReason.COLD, 1.0, 10, f"{name}-change-{number:020d}", owner)
@@ -38,7 +37,7 @@ def bind(bindings: SessionBindings, name: str, sessions: int, owner: str) -> flo
 
 
 def touch(bindings: SessionBindings, name: str, sessions: int, owner: str) -> float:
-    """CPU microseconds of each further request."""
+    """Return the CPU microseconds of a further request of a session, mean over `sessions` sessions."""
     began = time.process_time()
     for number in range(sessions):
         bindings.touch(f"{name}-{number}", 2.0, owner)

@@ -5,15 +5,15 @@ Both run the same requests in one run of this script.
     .venv/bin/python -m benchmarks.simulator [--trace FILE] [--instances 8 32]
         [--policies round-robin dualmap] [--peer-python PYTHON]
 
-Without --trace, 12,031 generated conversation requests as long as Mooncake's. The peer is the package
-`ai-dynamo-runtime` (no dependency of ours): install it into an environment of its own and give that environment's
-Python. Both read one file with the same arrival times; counted is the CPU time of all threads. The peer's whole call
-reads the trace too, so what ours takes to read it is shown apart, and is counted in the factors.
+Without --trace, it generates 12,031 conversation requests as long as Mooncake's. The peer is the package
+`ai-dynamo-runtime` (not a dependency of ours): install it into an environment of its own and give that environment's
+Python. Both read one file with the same arrival times. The CPU time of all threads is counted. The peer's whole call
+also reads the trace. So the time in which ours reads it is shown separately, and is included in the factors.
 
-What ours leaves out of the peer's model: single decode iterations (runs of steps in which the batch stays the same are
-taken in one go), the peer's block manager at the engine's block size (ours keeps prefixes in the trace's blocks of 512
-tokens), KV events as messages, and its router's own worker threads and sampling. Both leave out networks. So it is a
-coarser model that is compared with a finer one.
+Ours leaves out parts of the peer's model: single decode iterations (steps in which the batch stays the same are
+computed together), the peer's block manager at the engine's block size (ours keeps prefixes in the trace's blocks of
+512 tokens), KV events as messages, and its router's own worker threads and sampling. Both leave out networks. So a
+coarser model is compared with a finer one.
 """
 
 import argparse
@@ -46,10 +46,10 @@ PRESET = "vllm-h100-8b"
 def main() -> None:
     """Run both, print a line per run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=a_file, help="in Mooncake's format; generated without it")
+    parser.add_argument("--trace", type=a_file, help="trace in Mooncake's format; without this option, one is generated")
     parser.add_argument("--instances", type=count, nargs="+", default=[8, 32])
     parser.add_argument("--policies", nargs="+", choices=BUILT_IN.names, default=["round-robin", "dualmap"])
-    parser.add_argument("--rate", type=above_zero, help="requests per second; as recorded without it")
+    parser.add_argument("--rate", type=above_zero, help="requests per second; without this option, as recorded")
     parser.add_argument("--repeats", type=count, default=3, help="of which the best counts")
     parser.add_argument("--peer-python", type=a_file, help=f"a Python that has {PEER}")
     options = parser.parse_args()
@@ -60,7 +60,9 @@ def main() -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Every number of instances. Raises SimulatorError for a trace or a policy that cannot be simulated."""
+    """Run both simulators with every number of instances. Raises SimulatorError for a trace or policy that cannot be
+    simulated.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for instances in options.instances:
             trace = Path(folder) / f"trace-{instances}.jsonl"
@@ -72,9 +74,9 @@ def run(options: argparse.Namespace) -> None:
 
 
 def run_ours(options: argparse.Namespace, instances: int, out: Path) -> dict[str, float]:
-    """Simulate each policy; returns requests per CPU-second, the best of the repeats, reading the trace included.
+    """Simulate each policy, and return requests per CPU-second, the best of the repeats, including reading the trace.
 
-    Writes the trace at the rate used for the peer to read.
+    It also writes the trace at the used rate, for the peer to read.
     """
     engine = preset(PRESET)
     rows = read_trace(options.trace) if options.trace else islice(KINDS["conversation"].rows(None, None, 0), 12_031)
@@ -112,8 +114,9 @@ def run_ours(options: argparse.Namespace, instances: int, out: Path) -> dict[str
 
 
 def compare_peer(python: Path, trace: Path, workers: int, ours: dict[str, float], repeats: int) -> None:
-    """Replay under the peer's Python and compare with our policies: its round robin with ours, its cache-aware router
-    with the others.
+    """Replay the trace under the peer's Python, and print both figures.
+
+    The peer's round robin is compared with ours, its cache-aware router with our other policies.
     """
     command = [str(python), str(Path(__file__).with_name("simulator_peer.py")), str(trace), str(workers), str(repeats)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"DYN_LOG": "error"}

@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main(trace: Path, workers: int, repeats: int) -> None:
-    """Replay the trace with each router mode."""
+    """Replay the trace with each router mode and print the figures."""
     from dynamo._core import run_mocker_trace_replay  # type: ignore[import-not-found] # the peer's own environment has it
 
     count = sum(1 for _ in trace.open())

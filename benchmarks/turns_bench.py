@@ -1,13 +1,14 @@
-"""What it costs when two pools take turns on one device: the time until a pool serves, by waking and by starting again.
+"""The cost of two pools that take turns on one device: the time until a pool serves, by waking and by starting again.
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.turns_bench [--cold 240] [--wake 5] [--sleep 3] [--turn 600]
         [--turns 4] [--ttft 10]
 
-Virtual time, the real operator on a fake cluster with fake engines. The requests, two a second, go to one pool for
-`--turn` seconds, then to the other, and so on. In `wake` the pools share a device by `roles[].warm.turns` and their
-engines sleep. In `start` they share it too, but their engines cannot sleep: each turn deletes an instance and starts
-one. In `apart` each pool has a device of its own, and both serve all the time. A request waits until its pool serves;
-in time: within `--ttft` seconds. The first turn, which finds no sleeper in any way, is left out.
+It runs in virtual time, with the real operator on a fake cluster with fake engines. The requests, two a second, go to
+one pool for `--turn` seconds, then to the other, and so on. In `wake` the pools share a device by `roles[].warm.turns`,
+and their engines sleep. In `start` they share it too, but their engines cannot sleep: each turn deletes an instance and
+starts another. In `apart` each pool has a device of its own, and both serve all the time. A request waits until its
+pool serves. It is in time if it waits at most `--ttft` seconds. The first turn, in which no engine sleeps yet, is left
+out.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from fairlead_testing.worlds.turn_stages import BUSY, QUIET, TurnStage
 
 POOLS = ("chat", "code")
 A_SECOND = 2
-"""Requests a second."""
+"""The number of requests per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Arguments of a comparison; times in seconds."""
+    """The arguments of a comparison; times are in seconds."""
 
     cold: float
     wake: float
@@ -40,7 +41,9 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One way: seconds until each turn's pool served, requests in time and late, and hours of devices."""
+    """The figures of one way: seconds until each turn's pool served, requests in time and late, and hours of
+    devices.
+    """
 
     way: str
     waits: list[float]
@@ -60,7 +63,7 @@ def stage_of(way: str, terms: Terms) -> TurnStage:
 
 
 async def step(stage: TurnStage, way: str, seconds: float) -> None:
-    """Let time pass; the engines of the way `start` cannot sleep."""
+    """Let time pass. In the way `start`, engines cannot sleep."""
     await stage.second(seconds)
     if way == "start":
         stage.fake.unable |= {stage.address(name) for name in stage.states() if name in stage.born}

@@ -1,15 +1,17 @@
-"""What instances that sleep are worth: peaks met by a cold start, by sleepers, and by a pool that is always large.
+"""The value of sleeping instances: peaks are met by cold starts, by sleepers, or by a pool that is always large.
 
     .venv/bin/python -m benchmarks.warm_bench [--cold 240] [--wake 5] [--asleep 4] [--peaks 4] [--calm 900] [--rush 600]
         [--seeds 3]
 
-Virtual time, with the router's own scheduler and the operator's own scaling (mode SLO). A calm and a rush take turns;
-the rush has about three times the requests. In `cold` each instance that a rush needs starts for `--cold` seconds. In
-`sleepers` up to `--asleep` of the surplus ones sleep (`roles[].warm`) and wake within `--wake` seconds; the first rush
-finds none asleep, as in a new pool. `large` has the greatest number that `cold` ever had, all the time.
+It runs in virtual time, with the router's own scheduler and the operator's own scaling (mode SLO). Calms and rushes
+alternate; a rush has about three times the requests. In `cold`, each instance that a rush needs starts for `--cold`
+seconds. In `sleepers`, up to `--asleep` of the surplus instances sleep (`roles[].warm`) and wake within `--wake`
+seconds. In the first rush no instance sleeps yet, as in a new pool. `large` always has the greatest number of instances
+that `cold` ever had.
 
-An hour asleep costs no GPU where another pool computes on it meanwhile, and a whole one where the GPU stays reserved
-for the sleeper: both costs are given, in hours of an instance's GPUs. Late: not served within the TTFT, or refused.
+An hour asleep costs no GPU hour if another pool computes on the GPU meanwhile, and a whole GPU hour if the GPU stays
+reserved for the sleeper. Both costs are given, in hours of an instance's GPUs. A request counts as late if it was not
+served within the TTFT, or was refused.
 """
 
 from __future__ import annotations
@@ -32,14 +34,14 @@ from fairlead_simulator.simulation.autoscaling import SimulatedScaling, SizeChan
 from fairlead_simulator.workloads.phases import Phase
 
 CALM, RUSH = 2.5, 8.0
-"""Requests a second."""
+"""Requests per second in a calm and in a rush."""
 HOUR = 3600.0
 LOW = ScalingSpec(mode=ScalingMode.SLO)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Arguments of a comparison; times in seconds."""
+    """The arguments of a comparison; times are in seconds."""
 
     cold: float
     wake: float
@@ -49,12 +51,12 @@ class Terms:
     rush: float
 
     def load(self, seed: int) -> Workload:
-        """Return the peaks, the same for each way of meeting them."""
+        """Return the requests, which are the same for each way of meeting the peaks."""
         calm = Phase(seconds=self.calm, requests_per_second=CALM, input_median=5000, output_median=200)
         return phased(calm, replace(calm, seconds=self.rush, requests_per_second=RUSH), cycles=self.peaks, seed=seed)
 
     def rules(self, asleep: int) -> SimulatedScaling:
-        """Scaling by the SLO, with or without sleepers."""
+        """Return the rules of scaling by SLO with up to `asleep` sleeping instances."""
         return SimulatedScaling(
             scaling=LOW, min_replicas=2, max_replicas=16, startup_seconds=self.cold, asleep=asleep, wake_seconds=self.wake
         )
@@ -66,21 +68,22 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One way of meeting the peaks under one seed: shares 0 to 1, hours of instances."""
+    """The figures of one way of meeting the peaks with one seed: shares 0 to 1, and hours of instances."""
 
     way: str
     attainment: float
     in_rushes: float
     first_minutes: float
-    """Share of requests in time within five minutes of the begin of a rush other than the first."""
+    """Share in time of the requests in the first five minutes of every rush except the first."""
     late: int
     awake_hours: float
     asleep_hours: float
 
 
 def held(changes: Sequence[SizeChange], start: int, end: float, asleep: int) -> tuple[float, float]:
-    """Return the hours of instances awake or starting, and asleep, until `end` (seconds), from the changes of their
-    number.
+    """Return two numbers of instance hours until `end` (in seconds): awake or starting, and asleep.
+
+    They are computed from the changes of the number of instances.
     """
     steps = [SizeChange(at=0.0, role=Role.BOTH, replicas=start), *(one for one in changes if one.at < end)]
     sleeping, before, awake_seconds, asleep_seconds = 0, start, 0.0, 0.0
@@ -111,7 +114,7 @@ def row(one: Scaled, terms: Terms, start: int, asleep: int) -> Row:
 
 
 def compare(terms: Terms, seed: int) -> Iterator[Row]:
-    """Yield the three ways under one seed."""
+    """Yield the figures of the three ways with one seed."""
     load, quiet = terms.load(seed), Context(docs=Path(), say=lambda _: None)
     cells = [
         (load, cell(load, WHOLE, terms.rules(asleep), way, WHOLE_TARGETS)) for way, asleep in (("cold", 0), ("sleepers", terms.asleep))

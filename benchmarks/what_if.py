@@ -2,10 +2,10 @@
 
     .venv/bin/python -m benchmarks.what_if [--trace FILE] [--requests 36000] [--processes 2] [--repeat]
 
-The traffic is an hour of Mooncake-like conversations made by our generator (or of a trace), in the shape in which
-routers record it. It goes through the runner of the control API and its processes of the simulator, with the database
-left out. Printed are the seconds until the results are there (target 30 on 2 cores), the CPU seconds of each run alone,
-and with --repeat whether the same request gave the same numbers a second time.
+The traffic is an hour of Mooncake-like conversations made by our generator (or of a trace), in the form in which
+routers record it. It is simulated by the runner of the control API in its simulator processes, without the database.
+Prints the seconds until the results are complete (target 30 on 2 cores), the CPU seconds of each run alone, and with
+--repeat whether the same request gave the same numbers a second time.
 """
 
 import argparse
@@ -38,7 +38,7 @@ TARGET_SECONDS = 30.0
 
 
 def main() -> None:
-    """Simulate, and print what it took."""
+    """Simulate, and print the time that it took."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=a_file, help="a trace in Mooncake's format; when it has fewer requests, these come in the hour")
     parser.add_argument("--requests", type=count, default=36_000)
@@ -70,13 +70,14 @@ def main() -> None:
 
 
 def traffic_of(trace: Path | None, most: int) -> list[TraceRequest]:
-    """Return an hour of requests as they are recorded."""
+    """Return an hour of requests in their recorded form."""
     return recorded_rows(list(islice(read_trace(trace) if trace else KINDS["conversation"].rows(None, None, 0), most)), SECONDS)
 
 
 def recorded_rows(rows: Sequence[TraceRow], seconds: float) -> list[TraceRequest]:
-    """Return rows of a trace, stretched to `seconds`, as they are recorded: the last, partial block of a prompt is left
-    out.
+    """Return rows of a trace in their recorded form, stretched to `seconds`.
+
+    The last, partial block of each prompt is left out.
     """
     scale = seconds * 1e3 / max(1.0, rows[-1].timestamp_ms - rows[0].timestamp_ms)
     return [
@@ -92,7 +93,7 @@ def recorded_rows(rows: Sequence[TraceRow], seconds: float) -> list[TraceRequest
 
 
 def claim(policies: Sequence[str], rates: Sequence[float], tokens_per_second: float) -> Claimed:
-    """Return the simulation of a pool of 32 instances."""
+    """Return a claimed simulation of a pool of 32 instances."""
     target = SimulatedTarget(
         engine=EngineModel.VLLM_8B,
         instances=INSTANCES,
@@ -111,7 +112,7 @@ def claim(policies: Sequence[str], rates: Sequence[float], tokens_per_second: fl
 
 
 class OneSimulation:
-    """A database with one simulation, as the runner needs it."""
+    """A database that has a single simulation, for the runner."""
 
     def __init__(self, claimed: Claimed, traffic: Traffic) -> None:
         self._claimed: Claimed | None = claimed
@@ -150,7 +151,7 @@ class OneSimulation:
 
 
 async def simulated(claimed: Claimed, traffic: Traffic, processes: int) -> tuple[list[SimulationResult], float, float]:
-    """Return results, seconds until they were available, and CPU seconds of the processes."""
+    """Return the results, the seconds until they were available, and the CPU seconds of the processes."""
     store = OneSimulation(claimed, traffic)
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     runner = asyncio.create_task(Simulating(store, "benchmark", processes, SIMULATOR).run())
@@ -169,7 +170,7 @@ async def simulated(claimed: Claimed, traffic: Traffic, processes: int) -> tuple
 
 
 def runs_alone(claimed: Claimed, traffic: Traffic) -> None:
-    """Print the CPU seconds of each run by itself, reading and preparing the requests included."""
+    """Print the CPU seconds of each run when it is run alone, including reading and preparing the requests."""
     job = SimulationJob(requests=traffic.requests, weight=1.0, target=claimed.target, seed=claimed.seed)
     for run in runs_of(claimed.policies, claimed.rates):
         started = time.process_time()

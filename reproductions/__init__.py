@@ -1,4 +1,4 @@
-"""Reproductions: the sections of docs/benchmarks.md, each from runs of the simulator."""
+"""Reproductions: each writes a section of docs/benchmarks.md from runs of the simulator."""
 
 import os
 

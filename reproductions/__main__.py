@@ -2,8 +2,8 @@
 
 .venv/bin/python -m reproductions [--conversation TRACE] [--seeds N] [--jobs N] [--docs FOLDER] [SECTION ...]
 
-The section `default_policy_grid` can be run in parts: `--only "vllm-h100-8b" --only "8 instances" --rows grid.jsonl`;
-so can `unseen_traffic`, also on traces of your own: `--trace chat=FILE --policies fairlead,ear --rates 0.75,1`.
+The section `default_policy_grid` can be run in parts: `--only "vllm-h100-8b" --only "8 instances" --rows grid.jsonl`.
+So can `unseen_traffic`, also on traces of your own: `--trace chat=FILE --policies fairlead,ear --rates 0.75,1`.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from reproductions.sections import SEEDS, Context
 
 
 def _kind_and_file(text: str) -> tuple[str, Path]:
-    """Parse `chat=FILE`. Raises argparse's error if the file does not exist."""
+    """Parse `chat=FILE` and return kind and path. Raises argparse.ArgumentTypeError if the file does not exist."""
     kind, equals, path = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not a KIND=FILE, as chat=conversations.csv")
@@ -28,7 +28,7 @@ def _kind_and_file(text: str) -> tuple[str, Path]:
 
 
 def main() -> None:
-    """Parse, run each section, update the page after each."""
+    """Parse the command line, run each section, and update the page after each."""
     names = [section.name for section in SECTIONS]
     parser = argparse.ArgumentParser(prog="python -m reproductions", description="Run reproductions; write docs/benchmarks.md.")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"all without it: {', '.join(names)}")

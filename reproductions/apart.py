@@ -1,4 +1,4 @@
-"""The cost if the routers of a pool cannot ask each other: by both targets and by first tokens, over seeds."""
+"""The cost when the routers of a pool cannot ask each other, by both targets and by first tokens, over seeds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,12 +21,12 @@ ROUTERS = 4
 ASKING_SECONDS = 0.0005
 TOLD_SECONDS = 2.0
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-"""The factor of the 95 % interval of a mean (Student's t), keyed by the number of seeds."""
+"""The factor of the 95 % interval of a mean (Student's t), by the number of seeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One way in which the routers of a pool work together, or do not."""
+    """A way in which the routers of a pool work together or separately."""
 
     name: str
     routers: int = ROUTERS
@@ -109,7 +109,7 @@ def _row(name: str, results: Sequence[CellResult]) -> tuple[str, ...]:
 
 
 def interval(values: Sequence[float]) -> str:
-    """Return the mean, with half of its 95 % interval if there are at least two values."""
+    """Return the mean as text, with half of its 95 % interval if there are at least two values."""
     count = len(values)
     mean = fsum(values) / count
     if count < 2:

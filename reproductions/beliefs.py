@@ -1,4 +1,4 @@
-"""Gives routers a wrong prefill speed: what policies and early rejection lose compared with the true speed."""
+"""Gives routers a wrong prefill speed, and compares policies and early rejection with those of the true speed."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,9 @@ PRESET = preset("dualmap-910b4-qwen7b")
 INSTANCES = 8
 REQUESTS, WARMUP = 1500, 200
 SETTINGS = ((0.5, "Load"), (0.75, "Disabled"))
-"""Loads and modes of early rejection: the refusals of a wrong speed at half load, and its effect on queues near
-saturation.
+"""Pairs of a load and a mode of early rejection.
+
+At half load, a wrong speed shows in refusals. Near saturation it shows in queues.
 """
 POLICIES = ("fairlead", "preble", "min-ttft", "ear", "dualmap", "mooncake", "lmetric", "heimdall", "cache-affinity", "least-loaded")
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)

@@ -1,5 +1,5 @@
-"""Measures the benefit of engines' KV events against a router's own history: hits, attainment, and how well routers'
-beliefs match what engines hold.
+"""Measures the benefit of engines' KV events over a router's own history: hits, attainment, and how well the blocks
+that routers believe to be cached match those that engines hold.
 """
 
 from fairlead_simulator.simulation.kv_events import KvEventQuality
@@ -31,7 +31,7 @@ from reproductions.runs import percent, table
 from reproductions.sections import Context, Section
 
 CHANCE = 0.01
-"""Differences of hit rates (0-1) up to which they may be chance."""
+"""The difference of two hit rates (0-1) up to which it may be chance."""
 
 
 def write(context: Context) -> str:
@@ -41,7 +41,7 @@ def write(context: Context) -> str:
 
 
 def setting_text(context: Context, saturation: float) -> str:
-    """Return the text about the question and the runs."""
+    """Return the text about the question and the setup."""
     trace = "Mooncake's conversation trace" if context.conversation else "Generated conversations"
     return f"""A question of our own. A router knows what it sent itself, and guesses from that what engines' caches hold (*own history*). Engines that
 publish KV events say what they hold (*events*, [kv-events.md](kv-events.md)). What is the difference worth, and when do late or lost events spoil it?
@@ -111,22 +111,22 @@ beside it until an engine says that it holds nothing: {percent(hits(runs, for_go
 
 
 def hits(runs: Runs, trial: Trial) -> float:
-    """Hit rate."""
+    """Return the hit rate of a trial (0-1)."""
     return runs[trial].figures.hit_rate
 
 
 def in_time(runs: Runs, trial: Trial) -> float:
-    """Attainment."""
+    """Return the attainment of a trial (0-1)."""
     return runs[trial].figures.attainment
 
 
 def exact(runs: Runs, trial: Trial) -> float:
-    """Return the share of requests whose cached tokens were known exactly."""
+    """Return the share of requests whose cached tokens the router knew exactly."""
     return runs[trial].figures.belief_exact or 0.0
 
 
 def off(runs: Runs, trial: Trial) -> float:
-    """Return the error of beliefs, as a share of all cached tokens."""
+    """Return the error of the router's beliefs about caches, as a share of all cached tokens."""
     return runs[trial].figures.belief_error or 0.0
 
 
@@ -147,7 +147,7 @@ def _row(runs: Runs, name: str, trial: Trial) -> tuple[str, ...]:
 
 
 def _gains(runs: Runs, setting: Setting) -> list[float]:
-    """Return the hits by events less those by own history, of every policy."""
+    """Return, for every policy, its hit rate with events minus its hit rate with own history."""
     both = [[Trial(policy=policy, setting=setting, heard=heard) for heard in (None, SOON)] for policy in POLICIES]
     return [hits(runs, events) - hits(runs, own) for own, events in both]
 

@@ -22,7 +22,7 @@ MAX_INPUT = 24_000
 LOAD = 0.6
 POLICIES = ("fairlead", "dualmap", "preble", "lmetric", "heimdall")
 SMALL = 0.5
-"""KV memory of engines with small caches, as a share of the preset's."""
+"""The KV memory of engines with small caches, as a share of the preset's."""
 
 SOON = KvEventQuality(delay_seconds=0.1)
 DELAYS = (0.0, 0.1, 1.0, 5.0)
@@ -35,7 +35,7 @@ LOSSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The pool. `restart` names what is restarted in the middle of the measured requests."""
+    """A pool. `restart` names the process that is restarted in the middle of the measured requests; empty for none."""
 
     name: str
     routers: int = 1
@@ -54,7 +54,7 @@ SETTINGS = (ROOMY, SMALL_CACHES, TWO, TWO_SMALL, ROUTER_RESTART, ENGINE_RESTART)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A policy in a pool; `heard` None = the router uses its own history."""
+    """A policy in a pool. `heard` is the quality of the events; None = the router uses its own history."""
 
     policy: str
     setting: Setting
@@ -73,7 +73,7 @@ def trials() -> tuple[Trial, ...]:
 
 
 def run_trials(context: Context, wanted: Iterable[Trial]) -> tuple[float, Runs]:
-    """Return the rate of saturation (requests per second), and the result of each trial."""
+    """Return the saturation in requests per second, and the result of each trial."""
     requests, warmup = (80, 20) if context.quick else (REQUESTS, WARMUP)
     loaded = workload("conversation", requests=requests, max_input=MAX_INPUT, recorded=context.conversation)
     ideal, _ = ideal_hits(loaded)

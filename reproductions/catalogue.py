@@ -1,4 +1,4 @@
-"""The sections of docs/benchmarks.md in order. A new one is a module with a `SECTION`, named here."""
+"""The sections of docs/benchmarks.md in order. A new section is a module with a `SECTION` that is listed here."""
 
 from collections.abc import Sequence
 

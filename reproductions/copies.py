@@ -1,4 +1,4 @@
-"""The benefit of copies of hot prefixes for a pool that grows: the same traffic without and with copies."""
+"""The benefit of copies of hot prefixes for a pool that grows: the same traffic with and without copies."""
 
 from bisect import bisect
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ POLICIES = ("fairlead", "mooncake", "min-ttft", "preble", "lmetric")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A policy in a pool whose hot prefixes are or are not copied ahead."""
+    """A policy in a pool, and whether the pool's hot prefixes are copied in advance."""
 
     policy: str
     copying: bool
@@ -54,7 +54,9 @@ def write(context: Context) -> str:
 
 
 def _workload(requests: int) -> Workload:
-    """Return sessions of one question, each with a prompt that begins with one of the prefixes, by Zipf's law."""
+    """Return sessions of one question each. Each prompt begins with one of the prefixes, which are chosen by Zipf's
+    law.
+    """
     random, upto, own = Random(0), list(accumulate(1 / (group + 1) for group in range(GROUPS))), GROUPS * PREFIX_BLOCKS
 
     def rows() -> Iterator[TraceRow]:

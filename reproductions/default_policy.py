@@ -24,13 +24,13 @@ from reproductions.runs import percent, table
 from reproductions.sections import IMAGES, Context, Section
 
 SHOWN = {"min-ttft": "#d55e00", "ear": "#009e73", "mooncake": "#cc79a7", "dualmap": "#e69f00", "preble": "#56b4e9"}
-"""Baselines with colours of their own in the plot; the others are grey."""
+"""The baselines that have their own colours in the plot; all others are grey."""
 MARKERS = {"min-ttft": "s", "ear": "D", "mooncake": "^", "dualmap": "v", "preble": "P"}
 PLOT = "default-policy.png"
 
 
 def write(context: Context) -> str:
-    """Run all cells and describe them."""
+    """Run all cells and return the section's text."""
     found = measure(context)
     _plot(found).savefig(context.image(PLOT), dpi=110, metadata={"Software": None})
     return describe(context, found)
@@ -114,7 +114,7 @@ def _conclusion(
 
 
 def _past_saturation(verdicts: Mapping[Setting, Sequence[Verdict]], rates: Sequence[float]) -> str:
-    """Return the text about the causes of a lead past saturation, if there is a lead."""
+    """Return the text about the causes of `fairlead`'s lead past saturation, or a sentence that it leads in no cell."""
     past = [one for of_setting in verdicts.values() for rate, one in zip(rates, of_setting, strict=True) if rate > 1]
     led = sum(one.leads for one in past)
     if not led:

@@ -36,7 +36,7 @@ OTHERS = (
     "preble",
     "mooncake",
 )
-"""Policies in the order of the page, which breaks ties for the best."""
+"""The other policies, in the order of the page. If several are equally good, the first counts as the best."""
 PRESET = preset("dualmap-910b4-qwen7b")
 WORKLOADS = ("conversation", "tool-agent")
 MODES = ("Disabled", "Load")
@@ -47,7 +47,7 @@ SLOWER = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One comparison of all policies over all rates."""
+    """A workload, a pool size and a mode of early rejection, in which all policies are compared over all rates."""
 
     workload: str
     instances: int
@@ -60,7 +60,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of a policy: means over seeds. TTFT in seconds; shares 0-1."""
+    """The figures of a policy as means over seeds. TTFT is in seconds, shares are 0-1."""
 
     attainment: float
     ttft_p90: float
@@ -69,14 +69,15 @@ class Outcome:
 
 
 Outcomes = dict[tuple[float, str], Outcome]
-"""Outcomes keyed by rate (a multiple of the estimated saturation) and policy."""
+"""Outcomes by rate (a multiple of the estimated saturation) and policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Our policy against the best others at one rate.
+    """The comparison of our policy with the best others at a rate.
 
-    The best others are the highest attainment, and the lowest P90 TTFT among the policies that tie with it.
+    The best others are the one with the highest attainment and, among the policies that tie with it, the one with the
+    lowest P90 TTFT.
     """
 
     ours: Outcome
@@ -91,17 +92,17 @@ class Verdict:
 
     @property
     def leads(self) -> bool:
-        """Whether ours is more than half a percentage point above all others."""
+        """Whether our attainment is more than half a percentage point above the attainment of every other policy."""
         return self.ours.attainment > self.theirs.attainment + TIE
 
     @property
     def fast_enough(self) -> bool:
-        """Whether P90 TTFT of served requests is at most 5 % above that of the best other."""
+        """Whether our P90 TTFT of served requests is at most 5 % above that of the best other."""
         return self.ours.ttft_p90 <= SLOWER * self.best_p90
 
 
 def policies() -> tuple[str, ...]:
-    """Return every policy that needs no roles: ours first, later additions last."""
+    """Return every policy that needs no roles: ours first, policies that are not in `OTHERS` last."""
     able = [name for name in BUILT_IN.names if not BUILT_IN.entry(name).needs_roles]
     return (OURS, *OTHERS, *(name for name in able if name not in (OURS, *OTHERS)))
 
@@ -112,7 +113,7 @@ def rates_of(context: Context) -> Sequence[float]:
 
 
 def measure(context: Context) -> dict[Setting, Outcomes]:
-    """Run everything: 40 cells of each policy and seed."""
+    """Run everything and return the outcomes: 40 cells for each policy and seed."""
     found: dict[Setting, Outcomes] = {}
     for kind in WORKLOADS:
         for instances in (2, 3) if context.quick else (8, 32):
@@ -138,12 +139,12 @@ def verdict(outcomes: Outcomes, rate: float) -> Verdict:
 
 
 def goodput(outcomes: Outcomes, policy: str) -> float:
-    """Return the largest tested rate with an attainment of at least 90 %; 0 when there is none."""
+    """Return the largest tested rate with an attainment of at least 90 %; 0 if there is none."""
     return max((rate for (rate, one), outcome in outcomes.items() if one == policy and outcome.attainment >= GOODPUT_ATTAINMENT), default=0)
 
 
 def requests_of(context: Context, instances: int) -> int:
-    """Return the number of requests, which is twice as large for the larger pool, whose queues take longer to grow."""
+    """Return the number of requests. It is doubled for the larger pool, because its queues take longer to grow."""
     if context.quick:
         return 60
     return 4000 if instances <= 8 else 8000

@@ -1,6 +1,7 @@
-"""Where is `fairlead` not the best? By TTFT and by goodput, on long and impossible prompts, three engines and SLOs.
+"""Where is `fairlead` not the best? By TTFT and by goodput, on long and impossible prompts, with three engines and
+SLOs.
 
-The whole grid has 144 settings and takes hours; `SPANNING`, which the page shows, minutes.
+The whole grid has 144 settings and takes hours. `SPANNING`, which the page shows, takes minutes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,11 +25,11 @@ from reproductions.sections import IMAGES, Context, Section
 
 PLOT = "default-policy-grid.png"
 FAR = 0.05
-"""A lead from which on a policy is called far ahead."""
+"""The difference of goodput (0-1) from which on it counts as far ahead."""
 
 
 def write(context: Context) -> str:
-    """Run the cells asked for and describe them."""
+    """Run the requested cells and return the section's text."""
     settings = settings_of(context)
     found = verdicts(measure(context, cells_of(context, settings)))
     if len(settings) > len(SPANNING):
@@ -37,7 +38,7 @@ def write(context: Context) -> str:
 
 
 def describe(context: Context, settings: Sequence[Setting], found: Sequence[Verdict]) -> str:
-    """Return the section's text: each setting's table if there are few settings, else an overview."""
+    """Return the section's text: each setting's table if there are few settings, otherwise an overview."""
     many = len(settings) > len(SPANNING)
     chosen = f"{len(settings)} of the {len(WHOLE)} settings" if len(settings) < len(WHOLE) else f"the {len(WHOLE)} settings"
     others = " (`--whole`,\nhours; `--only TEXT` runs some)" if context.whole else " (`--whole` runs them all,\n`--only TEXT` some)"
@@ -110,9 +111,7 @@ def _conclusion(found: Sequence[Verdict]) -> str:
 
 
 def _why(found: Sequence[Verdict]) -> str:
-    """Return why cells are lost, as far as the figures show it: how much goodput is gained for the first tokens that
-    are lost.
-    """
+    """Return the reasons for lost cells that the figures show, such as the goodput gained for lost first tokens."""
     told: list[str] = []
     lost = [one for one in found if not one.most_in_time]
     if lost:

@@ -1,6 +1,6 @@
-"""The grid of the default policy's comparison with others: its settings, and their figures.
+"""The grid in which the default policy is compared with others: its settings, and their figures.
 
-Rows are kept in a file as they are found, so that a run can be stopped and continued.
+Each row is written to a file as soon as it is found, so that a run can be stopped and continued.
 """
 
 import json
@@ -26,8 +26,8 @@ from reproductions.sections import Context
 
 OURS = "fairlead"
 RIVALS = ("min-ttft", "ear", "mooncake", "dualmap", "lmetric", "dynamo", "cache-load-linear", "preble", "least-loaded", "heimdall")
-"""The other policies that use load. Policies without it are never the best, and all are in the section
-`default_policy`.
+"""The other policies that use the load of instances. Policies that do not use it are never the best; the section
+`default_policy` has all.
 """
 LONG_MEDIAN = 16_000.0
 POSSIBLE = 0.8
@@ -41,9 +41,9 @@ QUICK_REQUESTS = 60
 class Setting:
     """A workload and a pool.
 
-    Mix `long`: the generator's median prompt three times as long, but no prompt that alone would take more than 0.8 of
-    the SLO. Mix `impossible`: the generator's own prompts, however long. `slo` in seconds to the first token; `mode` is
-    that of early rejection.
+    With mix `long`, the generator's median prompt is three times as long, but no prompt alone takes more than 0.8 of
+    the SLO. With mix `impossible`, prompts are the generator's own, however long. `slo` is the target in seconds for
+    the first token, and `mode` is the mode of early rejection.
     """
 
     preset: str
@@ -60,7 +60,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class GridCell:
-    """One run: `rate` as a multiple of the estimated saturation."""
+    """A run. `rate` is a multiple of the estimated saturation."""
 
     setting: Setting
     rate: float
@@ -70,14 +70,15 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRow:
-    """The figures of a run. Shares (0-1) are of all requests that arrived; `ttft_p99` in seconds, of the served
-    requests, 0 if no request was served.
+    """The figures of a run. Shares (0-1) are of all requests that arrived.
+
+    `ttft_p99` is that of the served requests in seconds; 0 if none was served.
     """
 
     in_time: float
     """Share of requests with the first token within the SLO."""
     goodput: float
-    """Share of requests that also take no more time for each further token than the preset's TPOT SLO."""
+    """Share of requests that are within the SLO and also within the preset's TPOT SLO for each further token."""
     ttft_p99: float
     refused: float
 
@@ -114,11 +115,11 @@ SPANNING = tuple(
         strict=True,
     )
 )
-"""Nine settings, one for each preset and SLO, in which each preset occurs with each value of the other axes."""
+"""Nine settings, one for each preset and SLO. In them each preset occurs with each value of the other axes."""
 
 
 def settings_of(context: Context) -> list[Setting]:
-    """Return the requested settings. Raises SimulatorError when there are none, so that the page keeps its text."""
+    """Return the requested settings. Raises SimulatorError if there are none, so that the page keeps its text."""
     grid = WHOLE if context.whole else SPANNING
     found = [setting for setting in grid if all(text in str(setting) for text in context.only)]
     if not found:
@@ -138,7 +139,7 @@ def cells_of(context: Context, settings: Sequence[Setting]) -> list[GridCell]:
 
 
 def measure(context: Context, cells: Sequence[GridCell]) -> Rows:
-    """Return the figures of all cells; cells that are in the context's file of rows are not run again."""
+    """Return the figures of all cells. Cells whose rows are in the context's file are not run again."""
     kept = _read(context.rows) if context.rows is not None and context.rows.exists() else {}
     found = {cell: kept[cell] for cell in cells if cell in kept}
     for cell, row in _run([cell for cell in cells if cell not in kept], context):
@@ -167,8 +168,8 @@ def _run(cells: Sequence[GridCell], context: Context) -> Iterator[tuple[GridCell
 
 
 def _read(path: Path) -> Rows:
-    """Read rows. Raises SimulatorError for a line that is not a row, for instance the last line of a run that was
-    killed.
+    """Return the rows of a file. Raises SimulatorError for a line that is not a row, such as the last line of a killed
+    run.
     """
     found: Rows = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -183,7 +184,7 @@ def _read(path: Path) -> Rows:
 
 
 def run_cell(cell: GridCell, *, quick: bool = False) -> GridRow:
-    """Simulate a cell."""
+    """Simulate a cell and return its figures."""
     setting = cell.setting
     engine = preset(setting.preset)
     workload, ideal = _loaded(setting, cell.seed, QUICK_REQUESTS if quick else REQUESTS[setting.instances])
@@ -208,7 +209,7 @@ def run_cell(cell: GridCell, *, quick: bool = False) -> GridRow:
 
 @lru_cache(maxsize=4)
 def _loaded(setting: Setting, seed: int, requests: int) -> tuple[Workload, tuple[int, ...]]:
-    """Return the workload of a setting, and the tokens that an endless cache would save of each request."""
+    """Return the workload of a setting, and the tokens of each request that an endless cache would save."""
     engine = preset(setting.preset)
     rows = (
         row

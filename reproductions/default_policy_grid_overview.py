@@ -1,5 +1,5 @@
-"""An overview of many settings of the grid: a picture of who leads by how much in each cell, and a table by the axes in
-which settings differ.
+"""An overview of many settings of the grid: a picture of the leader and its lead in each cell, and a table by the axes
+in which settings differ.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from reproductions.default_policy_grid_verdicts import CALM, TIE, Verdict, mean
 from reproductions.runs import table
 
 EDGES = (-100.0, -5.0, -2.0, -100 * TIE, 100 * TIE, 5.0, 20.0, 100.0)
-"""Bounds, in points of lead, of the ranges within which cells have the same colour."""
+"""The bounds, in points of lead, of the ranges that have the same colour."""
 COLOURS = ("#8f1d14", "#d7301f", "#fc8d59", "#f4f4f2", "#c6dbef", "#6baed6", "#08519c")
 NAMES = {"Disabled": "off", "Predicted": "predicted"}
 HEADING = (
@@ -28,7 +28,7 @@ HEADING = (
 
 
 def by_axis(found: Sequence[Verdict]) -> str:
-    """Return a table with a line for each value of each axis, and a line for all."""
+    """Return a table with a line for each value of each axis, and a line for all settings."""
     axes: dict[str, Callable[[Verdict], object]] = {
         "": lambda one: one.setting.preset,
         "SLO {:g} s": lambda one: one.setting.slo,
@@ -42,8 +42,9 @@ def by_axis(found: Sequence[Verdict]) -> str:
 
 
 def plot(found: Sequence[Verdict]) -> Figure:
-    """Return a picture with, by preset, a row for each setting and a column for each rate; above by first tokens, below
-    by goodput.
+    """Return a picture with a panel for each preset, a row for each setting and a column for each rate.
+
+    The upper panels show first tokens, the lower panels goodput.
     """
     presets = list(dict.fromkeys(one.setting.preset for one in found))
     figure = Figure(figsize=(13, 15), layout="constrained")

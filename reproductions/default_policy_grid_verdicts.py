@@ -1,4 +1,4 @@
-"""Verdicts on where `fairlead` is ahead: its row of a setting and a rate beside the best others' rows."""
+"""Verdicts on whether `fairlead` is ahead: its row of a setting and a rate beside the best others' rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -8,50 +8,51 @@ from operator import attrgetter
 from reproductions.default_policy_grid_cells import OURS, RIVALS, WHOLE, GridRow, Rows, Setting
 
 TIE = 0.005
-"""The lead of another policy up to which it counts as a tie."""
+"""The lead (0-1) of another policy up to which it counts as a tie."""
 LONGEST_WAIT = 3.0
-"""Maximum P99 TTFT of served requests, as a multiple of the SLO, up to `CALM` times saturation."""
+"""The maximum P99 TTFT of served requests, as a multiple of the SLO. It is required up to `CALM` times the saturation.
+"""
 CALM = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`fairlead` in one setting at one rate against the best other policy, by each of the two targets; means over
+    """`fairlead` in a setting at a rate, compared with the best other policy by each of the two targets; means over
     seeds.
 
-    A lead has an entry for each seed for which both policies have rows: by how much (0-1) the other policy is ahead.
+    A lead has an entry for each seed with rows of both policies: the share (0-1) by which the other policy is ahead.
     """
 
     setting: Setting
     rate: float
     ours: GridRow
     first: str
-    """The other policy with the most first tokens in time, and its row."""
+    """The name of the other policy with the most first tokens in time."""
     by_ttft: GridRow
     ttft_leads: tuple[float, ...]
     best: str
-    """The other policy with the most goodput, and its row."""
+    """The name of the other policy with the most goodput."""
     by_goodput: GridRow
     goodput_leads: tuple[float, ...]
 
     @property
     def most_in_time(self) -> bool:
-        """Whether no other policy has half a point more first tokens in time."""
+        """Whether no other policy has more than half a point more first tokens in time."""
         return mean(self.ttft_leads) <= TIE
 
     @property
     def most_goodput(self) -> bool:
-        """Whether no other policy has half a point more goodput."""
+        """Whether no other policy has more than half a point more goodput."""
         return mean(self.goodput_leads) <= TIE
 
     @property
     def nobody_starves(self) -> bool:
-        """Whether the longest waits are bounded; required up to 0.9 of the saturation."""
+        """Whether the P99 TTFT is within `LONGEST_WAIT`; always true above `CALM` times the saturation."""
         return self.rate > CALM or self.ours.ttft_p99 <= LONGEST_WAIT * self.setting.slo
 
 
 def verdicts(rows: Rows) -> list[Verdict]:
-    """Return one verdict for each setting and rate that have rows, in the grid's order."""
+    """Return a verdict for each setting and rate that has rows, in the grid's order."""
     places = {setting: place for place, setting in enumerate(WHOLE)}
     seen = sorted({(places.get(cell.setting, len(WHOLE)), cell.setting, cell.rate) for cell in rows})
     found: list[Verdict] = []

@@ -1,5 +1,5 @@
-"""DualMap (ICLR 2026): its effective request capacity, goodput, ablation, elasticity and number of candidates,
-run again in the simulator.
+"""DualMap (ICLR 2026) in the simulator: its effective request capacity, goodput, ablation, elasticity and number of
+candidates.
 """
 
 from reproductions import dualmap_candidates as candidates

@@ -1,6 +1,7 @@
 """Measures the best number of candidates of a key.
 
-One candidate is plain affinity, all instances are a free choice; the paper says that two are enough.
+With one candidate a policy is plain affinity, with all instances as candidates a free choice. The paper says that two
+are enough.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from reproductions.sections import IMAGES, Context
 COUNTS = (1, 2, 3, 4)
 MULTIPLES = (0.85, 0.9, 0.95, 1.0)
 EDGE = 0.95
-"""The rate at which most of the pool is busy all the time, so that the choice matters most."""
+"""The rate at which most of the pool is always busy, so that the choice matters most."""
 FULL = tuple(Variant(label=f"d = {count}", policy="dualmap", parameters={"candidates": count}) for count in COUNTS)
 STILL = tuple(
     Variant(label=f"d = {count}, no rebalancing", policy="dualmap", parameters={"candidates": count, "rebalance": False})
@@ -24,12 +25,14 @@ STILL = tuple(
 
 
 def counts(study: Study) -> Results:
-    """Run every number of candidates, with and without rebalancing."""
+    """Run every number of candidates, with and without rebalancing, and return the results."""
     return study.run((*FULL, *STILL), (0.9, EDGE) if study.context.quick else MULTIPLES, study.context.seeds)
 
 
 def count_table(study: Study, results: Results) -> str:
-    """Return a table with, per number: attainment at each rate with (without) rebalancing, hits and balance at 0.9×."""
+    """Return a table with, for each number: attainment at each rate with (without) rebalancing, hits and balance at
+    0.9×.
+    """
     multiples = results.multiples(FULL[0].label)
     rows = [
         [
@@ -47,7 +50,7 @@ def count_table(study: Study, results: Results) -> str:
 
 
 def steps(results: Results, variants: Sequence[Variant]) -> tuple[float, ...]:
-    """Return the change of mean attainment (0-1, over all rates of the run) by each further candidate."""
+    """Return the change of mean attainment (0-1, over all rates of the run) with each further candidate."""
     multiples = results.multiples(variants[0].label)
     means = [sum(results.mean(one.label, multiple, "attainment") for multiple in multiples) / len(multiples) for one in variants]
     return tuple(after - before for before, after in pairwise(means))
@@ -59,8 +62,9 @@ def knee(changes: Sequence[float]) -> bool:
 
 
 def plot(context: Context, name: str, both: Sequence[tuple[Study, Results]]) -> str:
-    """Attainment against rate per number of candidates, solid with and dotted without rebalancing; returns the
-    Markdown of the picture.
+    """Plot attainment against rate for each number of candidates, and return the Markdown of the picture.
+
+    Lines are solid with rebalancing and dotted without.
     """
     figure = Figure(figsize=(9, 4), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)

@@ -11,7 +11,7 @@ CAPACITY: Mapping[str, tuple[str, float]] = {"conversation": ("+40.6 to +80 %", 
 GOODPUT = ("+14.3 to +48 %", 0.143)
 HITS: Mapping[str, float] = {"conversation": 0.625, "tool-agent": 0.964}
 SAME_HITS = 0.02
-"""Share of the prompt tokens by which two hit rates may differ and still be called comparable."""
+"""The difference of two hit rates (0-1) up to which they count as comparable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Measured:
 
 
 def verdict(same: float, published: float, least: float) -> str:
-    """Return the words that say which setting reaches the least that is claimed."""
+    """Return the words that say which of the two settings reaches at least the claimed gain."""
     if same >= least:
         return "reproduces" if published >= least else "only with one queue for all"
     return "only with the code's queue" if published >= least else "does not reproduce"
@@ -33,7 +33,8 @@ def verdict(same: float, published: float, least: float) -> str:
 def claims(both: tuple[Measured, Measured], knees: Mapping[str, bool], minimal: bool) -> str:
     """Return a table: claim, paper, measured, verdict.
 
-    `knees` say per workload whether two candidates gain most; `minimal` whether rings moved the least.
+    `knees` says for each workload whether two candidates gain most. `minimal` says whether the rings moved the fewest
+    keys.
     """
     rows: list[list[str]] = []
     for one in both:
@@ -81,7 +82,7 @@ def claims(both: tuple[Measured, Measured], knees: Mapping[str, bool], minimal: 
 
 
 def signed(share: float) -> str:
-    """Return a relative gain in the form for people."""
+    """Return a relative gain as text, in per cent with its sign."""
     return f"{100 * share:+.0f} %"
 
 

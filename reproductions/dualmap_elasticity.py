@@ -1,5 +1,5 @@
-"""Elasticity: the load doubles and halves again, the pool goes from four instances to eight and
-back at the same moments.
+"""Elasticity: the load doubles and halves again, and the pool grows from four instances to eight and back at the same
+moments.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ from reproductions.sections import IMAGES, Context
 
 FEW, MANY = 4, 8
 LOAD = 0.8
-"""Rate of every phase, as a share of that phase's saturation."""
+"""The rate of every phase, as a share of that phase's saturation."""
 BIN_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """All seeds of one policy, and the two steps.
+    """All seeds of a policy, and the moves of sessions at the two steps.
 
-    Measured requests are (seconds since the first one, TTFT or None when refused).
+    Measured requests are (seconds since the first one, TTFT or None if it was refused).
     """
 
     label: str
@@ -37,22 +37,22 @@ class Run:
     down: Step
 
     def attainment(self, begin: float, end: float) -> float | None:
-        """Attainment of the requests that arrived in [begin, end); None when there were none."""
+        """Return the attainment of the requests that arrived in [begin, end); None if there were none."""
         found = [ttft for at, ttft in self.requests if begin <= at < end]
         return sum(ttft is not None and ttft < TTFT_SLO_SECONDS for ttft in found) / len(found) if found else None
 
     def ttft_p90(self, begin: float, end: float) -> float | None:
-        """Return P90 TTFT in seconds of the served requests that arrived in [begin, end); None when there were none."""
+        """Return P90 TTFT in seconds of the served requests that arrived in [begin, end); None if there were none."""
         found = sorted(ttft for at, ttft in self.requests if begin <= at < end and ttft is not None)
         return percentile(found, 90) if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elasticity:
-    """The runs.
+    """The runs of all policies.
 
-    `steps` are the times of the two changes and `end` that of the last arrival, in seconds since the first measured
-    request.
+    `steps` are the times of the two changes and `end` is the time of the last arrival, in seconds since the first
+    measured request.
     """
 
     runs: tuple[Run, ...]
@@ -61,7 +61,7 @@ class Elasticity:
 
 
 def run(study: Study) -> Elasticity:
-    """Run every policy over all seeds."""
+    """Run every policy over all seeds and return the runs."""
     few_rate = LOAD * study.saturation * FEW / MANY
     count = len(study.loaded.rows) - study.warmup
     first, second = study.warmup + count // 4, study.warmup + 3 * count // 4
@@ -92,9 +92,9 @@ def run(study: Study) -> Elasticity:
 
 
 def with_rates(loaded: Workload, parts: Sequence[tuple[int, int, float]]) -> Workload:
-    """Return the workload with its rows of each part (from, to, requests per second) stretched to that rate.
+    """Return the workload with the rows of each part (from, to, requests per second) stretched to that rate.
 
-    Parts follow each other; rows before them stay.
+    Parts follow each other; rows before the first part stay.
     """
     seconds = list(loaded.seconds)
     at = seconds[parts[0][0]]
@@ -108,7 +108,7 @@ def with_rates(loaded: Workload, parts: Sequence[tuple[int, int, float]]) -> Wor
 
 
 def measured_rate(loaded: Workload, warmup: int) -> float:
-    """Return the requests per second of the rows after the warm-up; a plan of this rate leaves their times
+    """Return the requests per second of the rows after the warm-up. A plan with this rate leaves their times
     unchanged.
     """
     return (len(loaded.seconds) - warmup - 1) / (loaded.seconds[-1] - loaded.seconds[warmup])
@@ -120,7 +120,7 @@ def ttft(job: Job) -> float | None:
 
 
 def phase_table(study: Study, found: Elasticity) -> str:
-    """Attainment and P90 TTFT per phase, and the first minute after each step."""
+    """Return a table of attainment and P90 TTFT in each phase, and in the first minute after each step."""
     up, down = found.steps
     spans = [(0.0, up), (up, up + 60), (up, down), (down, down + 60), (down, found.end + 1)]
     rows = [
@@ -148,7 +148,7 @@ def step_table(found: Elasticity) -> str:
 
 
 def plot(context: Context, name: str, found: Elasticity) -> str:
-    """Attainment and P90 TTFT over time; returns the Markdown of the picture."""
+    """Plot attainment and P90 TTFT over time, and return the Markdown of the picture."""
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
     begins = [number * BIN_SECONDS for number in range(max(1, int(found.end // BIN_SECONDS)))]
@@ -173,7 +173,7 @@ def plot(context: Context, name: str, found: Elasticity) -> str:
 
 
 def pools(study: Study) -> tuple[Sequence[InstanceEntry], Sequence[InstanceEntry]]:
-    """Return the small and the large pool of seed 0."""
+    """Return the instances of the small and of the large pool of seed 0."""
     spec = study.cell(Variant(label="", policy="dualmap"), LOAD, 0).spec
     entries = replace(spec, instances=MANY).first_table().instances
     return entries[:FEW], entries

@@ -1,4 +1,4 @@
-"""Measures how often DualMap's decode correction applies, and why, every second in one run per workload."""
+"""Measures how often DualMap's decode correction applies, and why, every second of a run for each workload."""
 
 from dataclasses import dataclass
 from math import fsum
@@ -12,14 +12,16 @@ from reproductions.dualmap_setup import Study
 from reproductions.dualmap_variants import CORRECTED
 
 EDGE = 0.95
-"""Rate as a share of the saturation."""
+"""The rate as a share of the saturation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldUp:
-    """The figures of a run. `share` (0-1) is that of the instants at which an instance had a queue and the correction
-    counted it as held up by decodes; `memory` is the mean share (0-1) of its KV memory in use at these instants; 0
-    without any.
+    """The figures of a run, sampled every second.
+
+    `share` (0-1) is the share of samples with a queue at an instance in which the correction counted the instance as
+    held up by decodes. `memory` is the mean share (0-1) of its KV memory in use in these samples. Both are 0 without
+    samples.
     """
 
     share: float

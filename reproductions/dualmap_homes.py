@@ -1,4 +1,4 @@
-"""Counts the sessions of a run, and the keys on the rings, that change instance when the pool grows or shrinks."""
+"""Counts the sessions of a run, and the keys on the rings, whose instance changes when the pool grows or shrinks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ KEYS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The sessions moved by one change of the pool, among those seen in the phases before and after it.
+    """The sessions that a change of the pool moved, among the sessions of the phases before and after it.
 
-    `staying` counts the sessions whose instance still existed afterwards; `strayed` counts those of them that left it
-    nevertheless.
+    `staying` is the number of sessions whose instance still existed afterwards. `strayed` is the number of those that
+    left their instance nevertheless.
     """
 
     sessions: int
@@ -25,11 +25,10 @@ class Step:
 
 
 def session_moves(jobs: Iterable[Job], step: float, within: tuple[float, float], remaining: set[str] | None) -> Step:
-    """Compare each session's last instance before `step` with its first one after it.
+    """Return the sessions whose last instance before `step` differs from their first one after it.
 
-    Only sessions served on both sides of `step` in the time `within` count.
-
-    `remaining` are the instances that are still there afterwards, None when all are.
+    Only sessions that were served both before and after `step` within the time `within` count. `remaining` are the
+    instances that still exist afterwards; None if all do.
     """
     before: dict[str, str] = {}
     after: dict[str, str] = {}
@@ -51,9 +50,9 @@ def session_moves(jobs: Iterable[Job], step: float, within: tuple[float, float],
 class KeyMoves:
     """Changes of many keys when the pool grows, as shares (0-1).
 
-    They are the shares of owners on one ring that changed, of places in the pair that changed, of keys that keep at
-    least one of their two candidates, and of changed places that went to an old instance (which consistent hashing
-    forbids).
+    `owners`: owners on one ring that changed. `places`: places in pairs of candidates that changed. `kept`: keys that
+    keep at least one of their two candidates. `needless`: changed places that went to an old instance, which consistent
+    hashing forbids.
     """
 
     owners: float
@@ -63,7 +62,7 @@ class KeyMoves:
 
 
 def key_moves(few: Sequence[InstanceEntry], many: Sequence[InstanceEntry], mode: str) -> KeyMoves:
-    """Return the moves of evenly spread keys on the rings when `few` instances become `many`."""
+    """Return the changes of evenly spread keys on the rings when `few` instances become `many`."""
     keys = [(2, number * 0x9E37_79B9_7F4A_7C15 % (1 << 64)) for number in range(KEYS)]
     ring_before, ring_after = HashRing.of(few), HashRing.of(many)
     pairs_before, pairs_after = CandidateRings.of(few, 2, mode), CandidateRings.of(many, 2, mode)
@@ -79,7 +78,7 @@ def key_moves(few: Sequence[InstanceEntry], many: Sequence[InstanceEntry], mode:
 
 
 def total(steps: Sequence[Step]) -> Step:
-    """Return the steps of several runs together."""
+    """Return the sums of the steps of several runs."""
     return Step(
         sessions=sum(one.sessions for one in steps),
         moved=sum(one.moved for one in steps),

@@ -1,5 +1,6 @@
-"""The text of the DualMap section. All its figures are computed, and so are the words that state results; the words
-that give reasons are not.
+"""The text of the DualMap section.
+
+All figures, and all words that state results, are computed. The words that give reasons are fixed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from reproductions.runs import percent
 
 
 def introduction(both: Sequence[Measured]) -> str:
-    """Return the idea, the claims in brief, and what was run."""
+    """Return the idea, the claims in brief, and the setup."""
     rates = " and ".join(f"{one.study.saturation:.2f} requests/s ({one.study.title})" for one in both)
     source = "the recorded conversation trace" if both[0].study.context.conversation is not None else "generated conversations"
     seeds = both[0].study.context.seeds
@@ -37,7 +38,7 @@ every seed and run once."""
 
 
 def same_queue(both: Sequence[Measured]) -> str:
-    """Return the text about placement alone."""
+    """Return the text about placement alone, with the same queue for all policies."""
     lines: list[str] = []
     for one in both:
         found = gain(one.same)
@@ -57,7 +58,7 @@ def same_queue(both: Sequence[Measured]) -> str:
 
 
 def as_published(both: Sequence[Measured]) -> str:
-    """Return the text about the code's own setting, and its differences from the paper."""
+    """Return the text about the published code's setting, and its differences from the paper."""
     preble = ", ".join(
         f"{one.study.title} {percent(one.same.mean('preble', 0.95, 'attainment'))} → {percent(one.published.mean('preble', 0.95, 'attainment'))}"
         for one in both
@@ -88,7 +89,7 @@ def as_published(both: Sequence[Measured]) -> str:
 
 
 def queues(both: Sequence[tuple[Study, Results]]) -> str:
-    """Return the text about which of the code's differences matters."""
+    """Return the text about which difference of the published code matters."""
     fifo, ordered, young, alone = (dualmap_variants.QUEUES[place].label for place in (1, 3, 4, 5))
     lines = []
     gains: dict[str, list[float]] = {label: [] for label in (ordered, young, alone)}
@@ -133,7 +134,7 @@ def timeout(shift: float) -> str:
 
 
 def ablation(both: Sequence[tuple[Study, Results]], held: Sequence[HeldUp]) -> str:
-    """Return the text about what the parts gain, and why rebalancing does not gain more."""
+    """Return the text about the gain of DualMap's parts, and why rebalancing does not gain more."""
     none, once, corrected, paper = (
         one.label
         for one in (dualmap_variants.NO_REBALANCING, dualmap_variants.AT_ARRIVAL, dualmap_variants.CORRECTED, dualmap_variants.PAPER)
@@ -177,7 +178,7 @@ def elastic_load() -> str:
 
 
 def elasticity(found: Elasticity, moves: Mapping[str, KeyMoves]) -> str:
-    """Return the text about homes, against the least number that could change."""
+    """Return the text about moved sessions and keys, compared with the smallest possible number."""
     ours, papers = moves["distinct"], moves["paper"]
     always = "always" if ours.needless == 0 else f"but for {percent(ours.needless)} of all places"
     dualmap = next(one for one in found.runs if one.label == "dualmap")
@@ -194,7 +195,7 @@ def elasticity(found: Elasticity, moves: Mapping[str, KeyMoves]) -> str:
 
 
 def candidates(both: Sequence[tuple[Study, Results]], knees: Mapping[str, bool]) -> str:
-    """Return the text about the number of candidates from which on more gain little."""
+    """Return the text about the number of candidates beyond which more candidates gain little."""
     lines = []
     for study, results in both:
         full, still = (dualmap_candidates.steps(results, group) for group in (dualmap_candidates.FULL, dualmap_candidates.STILL))
@@ -233,8 +234,8 @@ def _goodputs(one: Measured, winner: str) -> str:
 
 
 def _room(one: Measured, baseline: str) -> str:
-    """Return a sentence about how far the saturation is above the baseline's goodput; "" if the baseline has no
-    goodput.
+    """Return a sentence about how far the saturation is above the baseline's goodput; empty if the baseline has
+    none.
     """
     reached = one.same.goodput(baseline)
     if not reached:
@@ -245,7 +246,7 @@ def _room(one: Measured, baseline: str) -> str:
 
 
 def _overloaded(both: Sequence[Measured]) -> str:
-    """Return the text about the first rate past saturation, as far as both workloads agree."""
+    """Return the text about the first rate past saturation, as far as the results of both workloads agree."""
 
     def share(one: Measured, name: str, figure: str = "attainment") -> float:
         rates = one.same.multiples("dualmap")
@@ -268,8 +269,10 @@ def _overloaded(both: Sequence[Measured]) -> str:
 
 
 def _correction(looked: Sequence[float], asked: Sequence[float]) -> str:
-    """Return the text about the cost of the decode correction (0-1 of attainment, by workload) where all queues are
-    checked, and where only an arriving request checks.
+    """Return the text about the cost of the decode correction (0-1 of attainment, by workload).
+
+    It compares checking all queues with checking only the arriving request's queue. It is empty if the costs do not
+    clearly differ.
     """
     if min(looked) > 0 and all(some < most / 2 for some, most in zip(asked, looked, strict=True)):
         return "Where all queues are looked at the correction costs most; where only an arriving request looks, as in the paper, it costs little. So "
@@ -277,12 +280,12 @@ def _correction(looked: Sequence[float], asked: Sequence[float]) -> str:
 
 
 def _crowded(one: Measured) -> float:
-    """Return the share of the ideal hits at the highest rate."""
+    """Return the share of the ideal hits that `dualmap` has at the highest rate."""
     return one.same.mean("dualmap", one.same.multiples("dualmap")[-1], "hit_rate") / one.study.ideal_hit_rate
 
 
 def _edge(results: Results) -> float:
-    """Return the points of attainment by which four candidates exceed two at the edge, without rebalancing."""
+    """Return the points of attainment by which four candidates exceed two at the rate `EDGE`, without rebalancing."""
     two, four = (results.mean(dualmap_candidates.STILL[index].label, dualmap_candidates.EDGE, "attainment") for index in (1, 3))
     return 100 * (four - two)
 

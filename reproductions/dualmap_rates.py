@@ -1,5 +1,5 @@
-"""Effective request capacity and goodput over rates, in two settings: one queue for every policy, and each policy as
-DualMap's published code runs it.
+"""Effective request capacity and goodput over rates, in two settings: the same queue for every policy, and each policy
+as DualMap's published code runs it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ from reproductions.sections import IMAGES, Context
 MULTIPLES = (0.5, 0.75, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5)
 CODE_MULTIPLES = (0.75, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5)
 CLOSE = (0.75, 0.9, 0.95)
-"""Rates at which latencies, hits and balance are shown: below, at and beyond the rate that most policies can just
-serve.
+"""The rates at which latencies, hits and balance are shown. They lie below, at and above the highest rate that most
+policies can serve.
 """
 FAIRLEAD = Variant(label="fairlead", policy="fairlead")
 _WAITING: Mapping[str, float] = {"queue_timeout_seconds": NEVER_SECONDS}
@@ -37,22 +37,25 @@ NAMES = tuple(one.label for one in BASELINES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """Gains of `dualmap` over the best baseline at each point.
+    """The gains of `dualmap` over the best baseline.
 
-    `capacity` is the largest relative gain of attainment, at `capacity_at` (a multiple).
+    `capacity` is the largest relative gain of attainment over all rates, and `capacity_at` its rate (a multiple of the
+    saturation).
     """
 
     capacity: float
     capacity_at: float
     shares: tuple[float, float]
-    """Attainment of `dualmap` and of the baseline at that rate."""
+    """The attainments of `dualmap` and of the best baseline at `capacity_at`."""
     goodput: float
     best_goodput: str
-    """The baseline with the best goodput."""
+    """The name of the baseline with the best goodput."""
 
 
 def gain(results: Results) -> Gain:
-    """Reads `dualmap` and the four baselines. Gains are relative: 0.25 is a quarter more; 0 where all are 0."""
+    """Return the gains of `dualmap` over the four baselines. Gains are relative: 0.25 is a quarter more; 0 if all are
+    0.
+    """
     gains: list[tuple[float, float, float, float]] = []
     for multiple in results.multiples("dualmap"):
         other = max(results.mean(name, multiple, "attainment") for name in NAMES)
@@ -71,28 +74,29 @@ def gain(results: Results) -> Gain:
 
 
 def relative(value: float, other: float) -> float:
-    """Return how much larger `value` is than `other`, as a share of `other`; 0 when `other` is 0."""
+    """Return `value / other - 1`; 0 if `other` is 0."""
     return value / other - 1 if other else 0.0
 
 
 def same_queue(study: Study) -> Results:
-    """Run every policy with Fairlead's defaults: a FIFO queue in the router, one prefill per instance in flight, 60
-    s of waiting at most.
+    """Run every policy with Fairlead's defaults: a FIFO queue in the router, one prefill per instance in flight, and at
+    most 60 s of waiting.
     """
     quick = study.context.quick
     return study.run((DUALMAP, *BASELINES, FAIRLEAD), (0.75, 0.9, 0.95) if quick else MULTIPLES, study.context.seeds)
 
 
 def as_published(study: Study) -> Results:
-    """`dualmap` with its preset, queue order and late binding; the others sent to the engines at once, as only
-    DualMap has a queue there.
+    """Run `dualmap` with the published preset, queue order and late binding.
+
+    The other policies send requests to the engines at once, because only DualMap has a queue there.
     """
     quick = study.context.quick
     return study.run((CODE, *CODE_BASELINES), (0.75, 0.9, 0.95) if quick else CODE_MULTIPLES, study.context.seeds)
 
 
 def attainments(study: Study, results: Results, labels: Sequence[str]) -> str:
-    """Return a table: attainment per rate, and the goodput."""
+    """Return a table with the attainment at each rate, and the goodput."""
     multiples = results.multiples("dualmap")
     rows: list[list[str]] = []
     for label in labels:
@@ -102,7 +106,7 @@ def attainments(study: Study, results: Results, labels: Sequence[str]) -> str:
 
 
 def goodput(study: Study, results: Results, label: str) -> str:
-    """Goodput in requests per second, marked where it lies outside the rates that were run."""
+    """Return the goodput in requests per second as text, marked if it lies outside the tested rates."""
     multiple = results.goodput(label)
     tested = results.multiples(label)
     if multiple == 0:
@@ -111,7 +115,7 @@ def goodput(study: Study, results: Results, label: str) -> str:
 
 
 def details(study: Study, results: Results, labels: Sequence[str]) -> str:
-    """Return a table: TTFT, hits as a part of the endless cache's and balance at the rates `CLOSE`."""
+    """Return a table with TTFT, hits as a share of an endless cache's hits, and balance at the rates `CLOSE`."""
     rows: list[list[str]] = []
     for multiple in (one for one in CLOSE if one in results.multiples("dualmap")):
         for label in labels:
@@ -131,7 +135,7 @@ def details(study: Study, results: Results, labels: Sequence[str]) -> str:
 
 
 def plot(context: Context, name: str, title: str, both: Sequence[tuple[Study, Results]]) -> str:
-    """Attainment against rate, a panel per workload; returns the Markdown of the picture."""
+    """Plot attainment against rate, with a panel for each workload, and return the Markdown of the picture."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (study, results) in zip(panels, both, strict=True):

@@ -1,7 +1,7 @@
 """The setup that all parts of the DualMap section share: two workloads, the compared policies, and their runs.
 
 Algorithms and settings are those of the paper's evaluation: eight instances of its first testbed, prompts below 20,480
-tokens, 4,000 requests of which 500 warm the caches.
+tokens, and 4,000 requests of which the first 500 warm the caches.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ TTFT_SLO_SECONDS = 5.0
 NEVER_SECONDS = 1e9
 NONE: Mapping[str, Any] = MappingProxyType({})
 CODE_QUEUE: Mapping[str, Any] = MappingProxyType({"queue_discipline": "longest_hit", "queue_age_bound_seconds": NEVER_SECONDS})
-"""The published code's router queue: most cached tokens first, however long other requests wait."""
+"""The published code's queue in the router: the request with the most cached tokens first, however long others wait."""
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#000000")
 MARKERS = "osD^vP"
@@ -35,7 +35,7 @@ MARKERS = "osD^vP"
 class Variant:
     """A policy with parameters, under its own name.
 
-    `at_once`: no queue in the router, requests wait in the engines.
+    With `at_once` there is no queue in the router, so that requests wait in the engines.
     """
 
     label: str
@@ -48,8 +48,8 @@ class Variant:
     def hashes(self) -> bool:
         """Whether the policy hashes ids.
 
-        Other policies decide the same with every seed, because arrival times do not depend on the seed, and need only
-        one run.
+        All other policies decide the same with every seed, because arrival times do not depend on the seed. So they
+        need only one run.
         """
         return self.policy in ("dualmap", "cache-affinity")
 
@@ -60,9 +60,9 @@ BASELINES = tuple(Variant(label=name, policy=name) for name in ("cache-affinity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """One workload on the pool.
+    """A workload on the pool.
 
-    `saturation` in requests per second: an upper bound, with an endless shared cache and the largest decode batches.
+    `saturation` in requests per second is an upper bound: with an endless shared cache and the largest decode batches.
     """
 
     context: Context
@@ -75,9 +75,9 @@ class Study:
     ideal_hit_rate: float
 
     def cell(self, variant: Variant, multiple: float, seed: int) -> Cell:
-        """Return one run at `multiple` of the saturation.
+        """Return the run of a variant at `multiple` times the saturation.
 
-        Ids of blocks and instances carry the seed, so hashes differ from seed to seed.
+        Ids of blocks and instances contain the seed, so that hashes differ from seed to seed.
         """
         spec = SimulatedPool(
             preset=PRESET,
@@ -93,7 +93,7 @@ class Study:
         return Cell(label=variant.label, spec=spec, plan=plan, targets=Targets(ttft_seconds=TTFT_SLO_SECONDS))
 
     def run(self, variants: Sequence[Variant], multiples: Sequence[float], seeds: int) -> "Results":
-        """Run all variants at all rates, over `seeds` seeds where seeds matter."""
+        """Run all variants at all rates. Variants whose decisions depend on the seed run with each of `seeds` seeds."""
         cells = {
             (variant.label, multiple): [self.cell(variant, multiple, seed) for seed in range(seeds if variant.hashes else 1)]
             for variant in variants
@@ -114,15 +114,15 @@ class Results:
         return Results({**self.cells, **others.cells})
 
     def multiples(self, label: str) -> list[float]:
-        """Return the rates at which a variant was run, as multiples of the saturation, ascending."""
+        """Return the rates at which a variant was run, as ascending multiples of the saturation."""
         return sorted(multiple for name, multiple in self.cells if name == label)
 
     def mean(self, label: str, multiple: float, figure: str) -> float:
-        """Return the mean of a field of `Figures`; runs without it do not count."""
+        """Return the mean over seeds of a field of `Figures`. Runs in which the field is None do not count."""
         return runs.mean(self.cells[label, multiple], lambda figures: getattr(figures, figure))
 
     def attainments(self, label: str, multiple: float) -> list[float]:
-        """Attainment seed by seed."""
+        """Return the attainment of each seed."""
         return [result.figures.attainment for result in self.cells[label, multiple]]
 
     def goodput(self, label: str) -> float:
@@ -131,10 +131,10 @@ class Results:
 
 
 def crossing(points: Sequence[tuple[float, float]], level: float = runs.GOODPUT_ATTAINMENT) -> float:
-    """Return the rate at which attainment first falls below `level`, interpolated linearly between (rate, attainment)
-    points, which are sorted by rate.
+    """Return the rate at which attainment first falls below `level`, by linear interpolation.
 
-    Returns 0 when the first point is already below it, and the last rate when no point is: the true figure is lower, or
+    `points` are (rate, attainment), sorted by rate. If the first point is already below `level`, return 0, because the
+    true rate is lower than all tested rates. If no point is below it, return the last rate, because the true rate is
     higher.
     """
     before: tuple[float, float] | None = None
@@ -148,12 +148,14 @@ def crossing(points: Sequence[tuple[float, float]], level: float = runs.GOODPUT_
 
 
 def best(labels: Iterable[str], value: Mapping[str, float]) -> str:
-    """Return the label of the largest value; the first label if several are equal."""
+    """Return the label with the largest value; if several are equal, the first of them."""
     return max(labels, key=lambda label: value[label])
 
 
 def studies(context: Context) -> tuple[Study, Study]:
-    """Return the conversation trace (recorded when the context has it) and a generated trace like Tool&Agent."""
+    """Return the conversation workload (recorded if the context has the trace), and a generated workload like
+    Tool&Agent.
+    """
     return (
         _study(context, "conversation", "Conversation", 0.3, context.conversation),
         _study(context, "tool-agent", "Tool&Agent-like", 0.5, None),

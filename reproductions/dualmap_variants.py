@@ -1,5 +1,7 @@
-"""Finds the settings that make the difference: the published code's key, threshold and queue order one by one, the
-queue timeout, DualMap's parts, and anchors.
+"""Finds the settings that make the difference.
+
+It varies the published code's key, threshold and queue order one by one, the queue timeout, DualMap's parts, and
+anchors.
 """
 
 from collections.abc import Sequence
@@ -32,17 +34,17 @@ ABLATION = (0.85, 0.9, 0.95)
 
 
 def few(study: Study) -> int:
-    """Return the number of seeds of the side questions: two are enough to see an effect of many points."""
+    """Return the number of seeds for minor questions: at most two, because they show an effect of many points."""
     return min(2, study.context.seeds)
 
 
 def queues(study: Study) -> Results:
-    """Presets and queue orders near and beyond saturation."""
+    """Run presets and queue orders near and beyond saturation."""
     return study.run(QUEUES, OVERLOADED[:2] if study.context.quick else OVERLOADED, few(study))
 
 
 def queue_table(both: Sequence[tuple[Study, Results]]) -> str:
-    """Attainment of each variant at the rates of `queues`, both workloads."""
+    """Return a table with the attainment of each variant at the rates of `queues`, for both workloads."""
     multiples = both[0][1].multiples(QUEUES[0].label)
     rows = [
         [one.label, *(percent(results.mean(one.label, multiple, "attainment")) for _, results in both for multiple in multiples)]
@@ -52,15 +54,15 @@ def queue_table(both: Sequence[tuple[Study, Results]]) -> str:
 
 
 def untimed(study: Study) -> Results:
-    """Run the same queue for all policies again with the same seeds, but without refusals for waiting."""
+    """Run all policies with the same queue and the same seeds again, but without refusals after a long wait."""
     variants = [replace(one, parameters={"queue_timeout_seconds": NEVER_SECONDS}) for one in (DUALMAP, *BASELINES)]
     return study.run(variants, (0.9,) if study.context.quick else (1.0, 1.25), study.context.seeds)
 
 
 def timeout_table(both: Sequence[tuple[Study, Results, Results]]) -> str:
-    """Per policy: attainment with the timeout, without it, and the share refused with it.
+    """Return a table with, for each policy: attainment with the timeout and without it, and the share refused with it.
 
-    `both` are (study, timed, untimed).
+    `both` has (study, timed results, untimed results).
     """
     multiples = both[0][2].multiples("dualmap")
     rows = [
@@ -88,8 +90,8 @@ def largest_shift(both: Sequence[tuple[Study, Results, Results]]) -> float:
 
 
 def ablation(study: Study) -> Results:
-    """Run DualMap's parts that are not policies of their own, with as many seeds as the policies with which they are
-    compared.
+    """Run DualMap's parts that are not policies of their own, with as many seeds as the policies that they are compared
+    with.
     """
     return study.run((NO_REBALANCING, AT_ARRIVAL, CORRECTED, PAPER), ABLATION[1:] if study.context.quick else ABLATION, study.context.seeds)
 
@@ -107,8 +109,9 @@ ABLATED = (
 
 
 def ablation_table(study: Study, results: Results) -> str:
-    """Attainment, hits as a part of the ideal and moves of each part at the rates of `ablation`;
-    `results` hold the policies too.
+    """Return a table with attainment, hits as a share of the ideal, and moves of each part, at the rates of `ablation`.
+
+    `results` must contain the policies too.
     """
     multiples = results.multiples(NO_REBALANCING.label)
     rows = [
@@ -133,12 +136,15 @@ SINGLE = tuple(replace(one, label=f"{one.label}, 1 anchor", anchors=1) for one i
 
 
 def single_anchors(study: Study) -> Results:
-    """Run one anchor per instance, as the paper describes the rings, for the two policies that have anchors."""
+    """Run the two policies that use anchors with one anchor per instance, as the paper describes the rings."""
     return study.run(SINGLE, (0.75,), study.context.seeds)
 
 
 def anchor_table(both: Sequence[tuple[Study, Results]]) -> str:
-    """Attainment at 0.75×, worst and best seed, with 1 and 160 anchors. The results hold `same_queue` too."""
+    """Return a table with the attainment at 0.75× of the worst and the best seed, with 1 and 160 anchors.
+
+    The results must contain those of `same_queue` too.
+    """
     rows: list[list[str]] = []
     for policy in ("dualmap", "cache-affinity"):
         for label, anchors in ((policy, 160), (f"{policy}, 1 anchor", 1)):
@@ -151,7 +157,7 @@ def anchor_table(both: Sequence[tuple[Study, Results]]) -> str:
 
 
 def largest_share(study: Study, anchors: int) -> float:
-    """Return the share of one ring that its largest owner has, over that of an even split: the worst of the seeds."""
+    """Return the ratio of the largest owner's share of a ring to an even share, in the worst seed."""
     worst = 0.0
     for seed in range(study.context.seeds):
         spec = study.cell(replace(DUALMAP, anchors=anchors), 1.0, seed).spec

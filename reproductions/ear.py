@@ -1,4 +1,4 @@
-"""EAR (elastic affinity routing for agent sessions): its trace's shape, its policy, and the law that couples load and
+"""EAR (elastic affinity routing for agent sessions): its trace's shape, its policy, and its law that couples load and
 latency in a closed loop.
 """
 

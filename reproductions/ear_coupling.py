@@ -1,6 +1,6 @@
-"""Tests the coupling law: agent sessions in a closed loop at rising rates.
+"""Tests the coupling law with agent sessions in a closed loop at rising rates.
 
-The concurrency predicted from lower rates is compared with the measured one.
+The concurrency that the law predicts from lower rates is compared with the measured one.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def _step_table(steps: dict[str, list[Step]]) -> str:
 
 
 def coupling_verdict(found: Sequence[Equilibrium], curves: dict[str, list[Equilibrium]], steps: dict[str, list[Step]]) -> str:
-    """Return the text about the errors of the law's predictions, and the verdict on it."""
+    """Return the text about the errors of the law's predictions, and the verdict on the law."""
     every = [step for same in steps.values() for step in same]
     off = [abs(step.off) for step in every if isfinite(step.predicted)]
     error, blind = fsum(off) / max(1, len(off)), fsum(abs(step.uncoupled_off) for step in every) / len(every)
@@ -106,7 +106,7 @@ def _measured(jobs: int, tasks: Sequence[tuple[Variant, float, int, float]]) -> 
 
 
 def plot_coupling(path: Path, curves: dict[str, list[Equilibrium]], steps: dict[str, list[Step]]) -> None:
-    """Left: measured L against rate, each with the law's tangent. Right: measured against predicted."""
+    """Plot the measured L against the rate with the law's tangents (left), and measured against predicted L (right)."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     most = max(one.concurrency for curve in curves.values() for one in curve)

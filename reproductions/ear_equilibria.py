@@ -1,6 +1,6 @@
 """Measures equilibria of a closed loop and applies the coupling law to each.
 
-Agent sessions begin at a given rate; their concurrency, throughput and times are measured.
+Agent sessions begin at a given rate. Their concurrency, throughput and times are measured.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ VARIANTS = (Variant(label="ear", policy="ear"), Variant(label="least-loaded", po
 FACTORS = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3)
 """Rates of sessions, as multiples of the base rate."""
 FITTED = 4
-"""Number of points of W(L) from which a slope is computed: one rate and the rates below it."""
+"""The number of points of W(L) from which a slope is computed: a rate and the rates right below it."""
 SHAPE = AgentShape(requests_per_second=3.0, giant_share=0.0, turns_median=8.0, turns_sigma=0.5)
-"""Sessions of about nine turns and none of hundreds, so that minutes are enough for equilibrium."""
+"""Sessions of about nine turns, none of them with hundreds, so that they are in equilibrium after minutes."""
 SECONDS = 2700.0
 WARMUP_SECONDS = 600.0
 LONGEST_SESSION_SECONDS = 1200.0
@@ -32,8 +32,10 @@ LONGEST_SESSION_SECONDS = 1200.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equilibrium:
-    """One run in its window. `concurrency` L: turns in flight, the time average; `offered` Λ·N: turns that arrived per
-    second; `time` W: seconds from a turn's arrival to its end, mean over the turns that arrived.
+    """The figures of a run in its window.
+
+    `concurrency` L is the time average of turns in flight. `offered` Λ·N is the number of turns that arrived per
+    second. `time` W is the mean over these turns of the seconds from a turn's arrival to its end.
     """
 
     variant: str
@@ -44,14 +46,14 @@ class Equilibrium:
 
     @property
     def beyond_littles_law(self) -> float:
-        """L / (Λ·N·W) - 1."""
+        """The relative deviation from Little's law: L / (Λ·N·W) - 1."""
         return self.concurrency / (self.offered * self.time) - 1
 
 
 @lru_cache(maxsize=2)
 def sessions(seed: int, seconds: float) -> tuple[Workload, float]:
-    """Return all turns of the sessions that begin within these seconds, and the prefill speed that a router would
-    assume.
+    """Return all turns of the sessions that begin within these seconds, and the prefill speed in tokens per second that
+    a router would assume.
     """
     kept: set[str | None] = set()
     rows: list[TraceRow] = []
@@ -68,8 +70,9 @@ def sessions(seed: int, seconds: float) -> tuple[Workload, float]:
 
 
 def measure_equilibrium(task: tuple[Variant, float, int, float]) -> Equilibrium:
-    """Run (variant, factor, seed, seconds of sessions): only the times at which sessions begin are scaled, and tools
-    take as long as recorded.
+    """Run a task (variant, factor, seed, seconds of sessions) and return its equilibrium.
+
+    Only the times at which sessions begin are scaled by the factor. Tools take as long as recorded.
     """
     variant, factor, seed, seconds = task
     workload, speed = sessions(seed, seconds)
@@ -80,7 +83,7 @@ def measure_equilibrium(task: tuple[Variant, float, int, float]) -> Equilibrium:
 
 
 def in_window(jobs: Sequence[Job], begin: float, end: float, variant: str, factor: float) -> Equilibrium:
-    """Return the equilibrium of a finished run's jobs, all of which have ended."""
+    """Return the equilibrium of a finished run's jobs within [begin, end)."""
     came = [job for job in jobs if begin <= job.arrives_at < end]
     overlap = fsum(max(0.0, min(end, job.finished_at) - max(begin, job.arrives_at)) for job in jobs)
     return Equilibrium(
@@ -93,7 +96,7 @@ def in_window(jobs: Sequence[Job], begin: float, end: float, variant: str, facto
 
 
 def mean_curve(found: Sequence[Equilibrium], variant: str) -> list[Equilibrium]:
-    """Return the means over seeds by factor; W is kept such that L = Λ·N·W."""
+    """Return the means over seeds for each factor. W is set to L / (Λ·N), so that Little's law holds."""
     curve: list[Equilibrium] = []
     for factor in sorted({one.factor for one in found}):
         same = [one for one in found if one.variant == variant and one.factor == factor]
@@ -105,36 +108,37 @@ def mean_curve(found: Sequence[Equilibrium], variant: str) -> list[Equilibrium]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Law:
-    """The law at one measured equilibrium, with a slope from this and lower rates only."""
+    """The law at a measured equilibrium. Its slope is computed from this and lower rates only."""
 
     at: Equilibrium
     slope: float
 
     @staticmethod
     def of(points: Sequence[Equilibrium]) -> "Law":
-        """Return the law at the last point."""
+        """Return the law at the last point, with the slope from all these points."""
         return Law(at=points[-1], slope=slope_at_last([one.concurrency for one in points], [one.time for one in points]))
 
     @property
     def coupling(self) -> float:
-        """Λ·N·W'(L*)."""
+        """The coupling Λ·N·W'(L*)."""
         return self.at.offered * self.slope
 
     @property
     def per_load(self) -> float:
-        """dL/dε."""
+        """The sensitivity dL/dε of the concurrency to a relative increase of the load."""
         return sensitivity(self.at.offered, self.at.concurrency, self.slope)
 
     def predict(self, factor: float) -> float:
-        """Return L at another rate, with W continued along its tangent; inf when that rate has no equilibrium."""
+        """Return L at another rate, with W continued along its tangent; inf if that rate has no equilibrium."""
         alone = self.at.time - self.slope * self.at.concurrency
         return concurrency(self.at.offered * factor / self.at.factor, alone, self.slope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The law at one rate of a curve, and the measured equilibria at the neighbouring rates. The law was not fitted to
-    the higher of them.
+    """The law at a rate of a curve, and the measured equilibria at the next lower and the next higher rate.
+
+    The law was fitted without the higher one.
     """
 
     before: Equilibrium
@@ -143,33 +147,34 @@ class Step:
 
     @property
     def measured_per_load(self) -> float:
-        """dL/dε by the difference over both neighbours."""
+        """The sensitivity dL/dε, from the difference between the two neighbours."""
         return self.law.at.factor * (self.after.concurrency - self.before.concurrency) / (self.after.factor - self.before.factor)
 
     @property
     def predicted(self) -> float:
-        """L at the higher rate, by the law."""
+        """The L at the higher rate that the law predicts."""
         return self.law.predict(self.after.factor)
 
     @property
     def off(self) -> float:
-        """Predicted over measured L, less 1."""
+        """The relative error of the prediction: predicted over measured L, minus 1."""
         return self.predicted / self.after.concurrency - 1
 
     @property
     def uncoupled_off(self) -> float:
-        """The same error for a prediction with W constant: L in proportion to the rate."""
+        """The relative error of a prediction with constant W, which makes L proportional to the rate."""
         return self.law.at.concurrency * self.after.factor / self.law.at.factor / self.after.concurrency - 1
 
 
 def steps_of(curve: Sequence[Equilibrium], fitted: int) -> list[Step]:
-    """Return a step for every point that has `fitted` points up to it and one after it."""
+    """Return a step for every point of the curve with `fitted` points up to it and a point after it."""
     return [Step(before=curve[end - 2], law=Law.of(curve[end - fitted : end]), after=curve[end]) for end in range(fitted, len(curve))]
 
 
 def missing_turns(curve: Sequence[Equilibrium]) -> float:
-    """Return the share of turns that did not arrive at the highest rate, compared with the lowest rate's turns scaled
-    by the rate of sessions.
+    """Return the share of turns that are missing at the highest rate.
+
+    The expected number is that of the lowest rate, scaled by the rate at which sessions begin.
     """
     low, high = curve[0], curve[-1]
     return 1 - high.offered / (low.offered * high.factor / low.factor)

@@ -1,6 +1,6 @@
-"""EAR's plots: policies against rate, and the tail of every instance.
+"""EAR's plots: policies against rate, and the P90 of TTFT of every instance.
 
-A policy keeps its colour and marker in all of them.
+A policy has the same colour and marker in all plots.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ MARKERS = "XDs^ovP"
 
 
 def plot_rates(path: Path, outcomes: Sequence[Outcome], labels: Sequence[str]) -> None:
-    """P90 of TTFT and hit rate against rate, means over seeds; open loop above, closed loop below."""
+    """Plot P90 of TTFT and hit rate against rate, as means over seeds: open loop above, closed loop below."""
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     for row, closed in zip(figure.subplots(2, 2, sharex=True), (False, True), strict=True):
         found = [one for one in outcomes if one.setting.closed_loop == closed]

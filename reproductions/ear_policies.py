@@ -1,4 +1,4 @@
-"""EAR against affinity alone, balance alone and neither, in open and closed loop."""
+"""EAR against affinity alone, balance alone, and neither of them, in open and closed loop."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,23 +27,23 @@ EAR = Variant(label="ear", policy="ear")
 ALWAYS = Variant(label="ear, T_hot = T_cool = 0", policy="ear", parameters={"hot_tokens": 0, "cooldown_seconds": 0.0, "cool_target": False})
 OURS = Variant(label="fairlead", policy="fairlead")
 COMPARED = (ROUND_ROBIN, LEAST_LOADED, STICKY, AFFINITY, EAR, ALWAYS, OURS)
-"""Policies run at every rate."""
+"""The policies that are run at every rate."""
 DRAFT_TARGET = Variant(label="ear, draft's target rule", policy="ear", parameters={"cool_target": False})
 EAR_RECOMPUTING = replace(EAR, label="ear, recomputing", fetching=False)
 ALWAYS_RECOMPUTING = replace(ALWAYS, label="ear, T_hot = T_cool = 0, recomputing", fetching=False)
 ABLATIONS = (DRAFT_TARGET, EAR_RECOMPUTING, ALWAYS_RECOMPUTING)
-"""Policies run at the tables' rate only."""
+"""The policies that are run only at the rate of the tables."""
 
 FEW_MOVES = 0.1
-"""Migrations per session below which the text says that few sessions move."""
+"""The migrations per session below which the text says that few sessions move."""
 ALIKE = 0.1
-"""Relative difference of two P90s up to which they are called alike."""
+"""The relative difference of two P90s up to which they count as equal."""
 RATES = (2.0, 2.5, 3.0, 3.5, 4.0)
 TABLE_RATE = 3.5
 
 
 def write_policies(context: Context) -> str:
-    """Run the policies; return two tables, two plots and verdicts."""
+    """Run the policies; return the text with two tables, two plots and verdicts."""
     rates = (TABLE_RATE,) if context.quick else RATES
     found = run_all(context, "ear", [*settings_for(context, COMPARED, rates), *settings_for(context, ABLATIONS, (TABLE_RATE,))])
     at_table = [one for one in found if one.setting.rate == TABLE_RATE]
@@ -84,7 +84,7 @@ has to choose. {_beside(at_table)}
 
 
 def _beside(at_table: Sequence[Outcome]) -> str:
-    """Return the text that compares ours with `ear` with its default and with its best thresholds."""
+    """Return the text that compares ours with `ear`, with its default thresholds and with its best."""
     lines = []
     for closed in (False, True):
         found = _of(at_table, closed_loop=closed)
@@ -96,7 +96,7 @@ def _beside(at_table: Sequence[Outcome]) -> str:
 
 
 def _of(found: Sequence[Outcome], *, closed_loop: bool) -> dict[str, list[Outcome]]:
-    """Return outcomes by label, in the order of first runs."""
+    """Return the outcomes of a loop by label, in the order of the runs."""
     by_label: dict[str, list[Outcome]] = {}
     for one in found:
         if one.setting.closed_loop == closed_loop:

@@ -1,5 +1,7 @@
-"""EAR's runs: policies with their parameters on agent sessions in progress, and the figures beyond a run's own: every
-instance's tail, moves per session, and how much longer a closed loop takes than its trace.
+"""EAR's runs: policies with their parameters on running agent sessions.
+
+Beyond a run's usual figures they have the tail of every instance, moves per session, and how much longer a closed loop
+takes than its trace.
 """
 
 from collections import Counter, defaultdict
@@ -33,13 +35,13 @@ REQUESTS = 4000
 SETTLED_SECONDS = 4000.0
 """Seconds of the generated sessions that are left out before the first used request.
 
-By then the longest sessions have ended for the first time.
+By then the first of the longest sessions have ended.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A policy as it is run; `fetching`: whether engines can fetch KV blocks from each other."""
+    """A policy with its parameters. `fetching` says whether engines can fetch KV blocks from each other."""
 
     label: str
     policy: str
@@ -49,8 +51,8 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One run: agent sessions beginning at such a rate that `rate` requests per second arrive on engines
-    that never hurry or wait.
+    """A run. Agent sessions begin at a rate at which engines that answer at once would get `rate` requests per
+    second.
     """
 
     variant: Variant
@@ -62,15 +64,15 @@ class Setting:
 
     @property
     def warmup(self) -> int:
-        """Number of requests that are not measured, in whose time caches fill."""
+        """The number of first requests that are not measured, because caches fill meanwhile."""
         return self.requests // 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One run's figures.
+    """The figures of a run.
 
-    `tails` are the P90s of TTFT (seconds) of the requests each instance served, by instance, ascending.
+    `tails` has, for each instance, the P90 of TTFT (seconds) of the requests that it served, in ascending order.
     """
 
     setting: Setting
@@ -79,22 +81,23 @@ class Outcome:
     moves_mean: float
     """Migrations per session."""
     moves_most: int
-    """Maximum number of migrations of one session."""
+    """The largest number of migrations of a session."""
     beyond_bound: int
-    """Number of sessions that migrated more than 1 + lifetime / T_cool times; 0 when the variant has no cooldown."""
+    """The number of sessions that migrated more than 1 + lifetime / T_cool times; 0 if the variant has no cooldown."""
     amplification: float
-    """Seconds from the first arrival to the last end, over the same span of the trace's own stamps at this rate."""
+    """The seconds from the first arrival to the last end, divided by the span of the trace's timestamps at this rate.
+    """
 
     @property
     def hotspot_index(self) -> float:
-        """The worst instance's P90 of TTFT over the median instance's."""
+        """The P90 of TTFT of the worst instance, divided by the P90 of TTFT of the median instance."""
         return self.tails[-1] / median(self.tails)
 
 
 @lru_cache(maxsize=2)
 def agents(rate: float, seed: int, requests: int, settled_seconds: float) -> tuple[Workload, list[int]]:
-    """Return the requests of the agentic generator once its sessions have settled, and what an endless shared cache
-    would save of each.
+    """Return requests of the agentic generator after `settled_seconds`, and the tokens of each that an endless shared
+    cache would save.
     """
     skipped = int(settled_seconds * rate)
     rows = islice(KINDS["agentic"].rows(rate, None, seed), skipped, skipped + requests)
@@ -109,7 +112,7 @@ def ceiling(rate: float, seed: int, requests: int, settled_seconds: float = SETT
 
 
 def pool(variant: Variant, seed: int, believed_tokens_per_second: float) -> SimulatedPool:
-    """Return eight instances to which every request is sent at once, as by a gateway without queues."""
+    """Return a pool of eight instances to which every request is sent at once, as by a gateway without queues."""
     return SimulatedPool(
         preset=PRESET,
         instances=INSTANCES,
@@ -126,7 +129,7 @@ def pool(variant: Variant, seed: int, believed_tokens_per_second: float) -> Simu
 
 
 def simulate(setting: Setting) -> Outcome:
-    """Make one run."""
+    """Run a setting and return its outcome."""
     workload, ideal = agents(setting.rate, setting.seed, setting.requests, setting.settled_seconds)
     cell = Cell(
         label=setting.variant.label,
@@ -151,13 +154,15 @@ def simulate(setting: Setting) -> Outcome:
 
 
 def cooldown_seconds(variant: Variant) -> float:
-    """T_cool of a variant; 0 for a policy that has no cooldown and so promises no bound on a session's moves."""
+    """Return T_cool of a variant in seconds; 0 for a policy without a cooldown, which does not bound a session's
+    moves.
+    """
     defaults = {name: shape.default for name, shape in BUILT_IN.parameters(variant.policy).items()}
     return float(variant.parameters.get("cooldown_seconds", defaults.get("cooldown_seconds") or 0.0))
 
 
 def tails(jobs: Sequence[Job], warmup: int) -> tuple[float, ...]:
-    """P90 of TTFT per instance that served a measured request, ascending."""
+    """Return the P90 of TTFT of each instance that served a measured request, in ascending order."""
     by_instance: defaultdict[str, list[float]] = defaultdict(list)
     for job in jobs:
         if job.index >= warmup and job.first_token_at >= 0:
@@ -166,7 +171,7 @@ def tails(jobs: Sequence[Job], warmup: int) -> tuple[float, ...]:
 
 
 def sessions_beyond_bound(result: RunResult, cooldown_seconds: float) -> int:
-    """Return the number of sessions that migrated more often than their lifetime, first to last arrival, allows."""
+    """Return the number of sessions that migrated more often than their lifetime (first to last arrival) allows."""
     lives: dict[str, tuple[float, float]] = {}
     for job in result.jobs:
         if job.session is not None and job.arrives_at >= 0:
@@ -177,7 +182,7 @@ def sessions_beyond_bound(result: RunResult, cooldown_seconds: float) -> int:
 
 
 def amplification(result: RunResult, workload: Workload, rate: float) -> float:
-    """Wall-clock span over the trace's span at `rate`; 1 when the trace has none."""
+    """Return the span of the run divided by the trace's span at `rate`; 1 if the trace's span is 0."""
     stamped = (len(workload.rows) - 1) / rate
     ended = max((job.finished_at for job in result.jobs), default=0.0)
     began = min((job.arrives_at for job in result.jobs if job.arrives_at >= 0), default=0.0)
@@ -187,7 +192,7 @@ def amplification(result: RunResult, workload: Workload, rate: float) -> float:
 def settings_for(
     context: Context, variants: Sequence[Variant], rates: Sequence[float], loops: Sequence[bool] = (False, True)
 ) -> list[Setting]:
-    """Runs of all combinations, those of one workload together."""
+    """Return the settings of all combinations; settings with the same workload are adjacent."""
     requests, settled = size_of(context)
     return [
         Setting(variant=variant, rate=rate, seed=seed, closed_loop=closed, requests=requests, settled_seconds=settled)
@@ -199,13 +204,14 @@ def settings_for(
 
 
 def size_of(context: Context) -> tuple[int, float]:
-    """Return the requests of a run, and seconds of the trace left out before them."""
+    """Return the number of requests of a run, and the seconds of the trace that are left out before them."""
     return (160, 60.0) if context.quick else (REQUESTS, SETTLED_SECONDS)
 
 
 def run_all(context: Context, name: str, settings: Sequence[Setting]) -> list[Outcome]:
-    """Return all outcomes in the settings' order, reported as they are found. Settings of one workload should be
-    adjacent.
+    """Return all outcomes in the settings' order, and report each as soon as it is found.
+
+    Settings with the same workload should be adjacent, because workloads are cached.
     """
     found: list[Outcome] = []
     for outcome in _simulated(context.jobs, settings):
@@ -228,11 +234,11 @@ def _simulated(jobs: int, settings: Sequence[Setting]) -> Iterator[Outcome]:
 
 
 def mean_of(values: Sequence[float | None]) -> float:
-    """Return the mean over runs that have the figure; 0 when no run has it."""
+    """Return the mean of the values that are not None; 0 if there are none."""
     known = [value for value in values if value is not None]
     return fsum(known) / len(known) if known else 0.0
 
 
 def mean_figure(outcomes: Sequence[Outcome], figure: Callable[[Outcome], float | None]) -> float:
-    """Return the mean over runs that have the figure; 0 when no run has it."""
+    """Return the mean of a figure over the runs that have it; 0 if no run has it."""
     return mean_of([figure(one) for one in outcomes])

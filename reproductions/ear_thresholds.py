@@ -1,4 +1,4 @@
-"""EAR's thresholds: the load that counts as hot, and the pause of a session after a move."""
+"""EAR's thresholds: the load from which on an instance counts as hot, and the pause of a session after a move."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from reproductions.sections import Context
 
 SWEEP_RATE = 4.0
 HOT = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
-"""Parts of the TTFT target; 0 = hot whenever anything is pending."""
+"""Values of T_hot as shares of the TTFT target. With 0 an instance is hot whenever anything is pending."""
 COOL = (1.0, 30.0, 120.0)
 
 
 def write_thresholds(context: Context) -> str:
-    """T_hot and T_cool."""
+    """Run EAR with several values of T_hot and T_cool, and return the text about them."""
     hot, cool = (HOT[-2:], COOL[1:2]) if context.quick else (HOT, COOL)
     columns = [(seconds, True) for seconds in cool] + [(30.0, False)]
     variants = {(fraction, *column): _with_thresholds(fraction, *column) for fraction in hot for column in columns}
@@ -26,7 +26,7 @@ def write_thresholds(context: Context) -> str:
         return min((key for key in cells if key[2] == fetching), key=lambda key: mean_figure(cells[key], lambda one: one.figures.ttft_p90))
 
     def spread(axis: int) -> float:
-        """Return the largest ratio of two P90s that differ in one threshold only."""
+        """Return the largest ratio of two P90s whose settings differ only in this threshold."""
         p90s = {key: mean_figure(same, lambda one: one.figures.ttft_p90) for key, same in cells.items() if key[2]}
         return max(p90s[one] / p90s[other] for one in p90s for other in p90s if one[1 - axis] == other[1 - axis])
 

@@ -1,5 +1,5 @@
-"""Compares the agentic generator with the EAR draft's figures of its trace: how input is spread over sessions, and
-where reuse comes from.
+"""Compares the agentic generator with the EAR draft's figures of its trace: how sessions share the input, and the
+origins of reused blocks.
 """
 
 from collections import Counter, defaultdict
@@ -17,15 +17,15 @@ TOP_SHARES = (0.01, 0.05, 0.10, 0.25, 0.50)
 PUBLISHED_TOP = (0.465, 0.665, 0.746, 0.875, 0.960)
 REQUESTS = 20_000
 CLOSE = 0.05
-"""Difference from the published share up to which it counts as met."""
+"""The difference from the published share up to which the share counts as met."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceShape:
-    """One trace.
+    """The shape of a trace, as shares 0-1.
 
-    Shares 0-1; `top` of input tokens held by the busiest 1, 5, 10, 25 and 50 % of sessions; origins
-    are of all reused blocks.
+    `top` has the shares of input tokens of the busiest 1, 5, 10, 25 and 50 % of sessions. Origins are shares of all
+    reused blocks.
     """
 
     top: tuple[float, ...]
@@ -38,11 +38,11 @@ class TraceShape:
 
 
 def shape_of(rows: Sequence[TraceRow], system_ids: int) -> TraceShape:
-    """Return the shape of a trace with at least one row that names its session; block ids below `system_ids` are system
+    """Return the shape of a trace. At least one row must name its session. Block ids below `system_ids` are system
     prompts.
 
-    A reused block counts for the session itself if that session has sent the block before, else for the system prompt
-    or another session.
+    A reused block counts for its own session if the session has sent the block before. Otherwise it counts for the
+    system prompt or for another session.
     """
     held, origins = Counter[str](), Counter[str]()
     known: set[int] = set()
@@ -73,15 +73,16 @@ def shape_of(rows: Sequence[TraceRow], system_ids: int) -> TraceShape:
 
 
 def held_by_busiest(held: Iterable[int], share: float) -> float:
-    """Return the part of all tokens held by this share of sessions, those with most tokens first; at least one
-    session.
+    """Return the share of all tokens that this share of sessions holds, counting the sessions with most tokens first.
+
+    At least one session is counted.
     """
     ordered = sorted(held, reverse=True)
     return sum(ordered[: max(1, round(share * len(ordered)))]) / sum(ordered)
 
 
 def write_trace(context: Context) -> str:
-    """Return the table of the generator's figures beside the published ones."""
+    """Return a table of the generator's figures beside the published ones."""
     shape = AgentShape()
     requests = 300 if context.quick else REQUESTS
     found = [

@@ -1,5 +1,5 @@
-"""The benefit of fetching for agents: sessions whose engines hand KV blocks on, and the same sessions where moves are
-computed again.
+"""The benefit of fetching for agents: sessions whose KV blocks are fetched after a move, against the same sessions
+whose prompts are computed again.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ KIND, GENERATED = "agents-long", "coding-agents"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A policy in a pool whose engines do or do not fetch."""
+    """A policy in a pool, and whether its engines fetch KV blocks from each other."""
 
     policy: str
     fetching: bool

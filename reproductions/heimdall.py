@@ -1,5 +1,5 @@
-"""Heimdall's benchmark: random routing against routing by the precise prefix index, on tenants with a long
-prompt each.
+"""Heimdall's benchmark: random routing against routing by the precise prefix index, with tenants that each have a long
+prompt of their own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ def write(context: Context) -> str:
 
 
 def claim(context: Context, runs: Runs) -> str:
-    """Return the text about the published figures, and the runs here."""
+    """Return the text about the published figures, and about these runs."""
     low, high = HALF.climb * SHAPE.lowest_rate, HALF.climb * SHAPE.highest_rate
     whole, half = (percentiles(runs[setting, PRECISE.label])[2] for setting in (FULL, HALF))
     out = "runs out of KV memory on the way up even with precise routing" if whole > SMALL.slo_ttft_seconds else "has less KV memory"
@@ -123,7 +123,7 @@ sent while less than 0.07 s of work is in flight.""")
 
 
 def cold_pool(cold: Runs) -> str:
-    """Return the text about where the two prefix scores differ."""
+    """Return the text about the situations in which the two prefix scores differ."""
     rows = [
         (
             f"{_memory(setting)}, {setting.warmup_rate:g}/s, {'common block' if setting.preamble else 'nothing common'}",
@@ -199,7 +199,7 @@ def verdict(runs: Runs) -> str:
 
 
 def plot(runs: Runs) -> Figure:
-    """Return a picture of the distributions of TTFT over all seeds; crosses are the published figures."""
+    """Return a picture of the distributions of TTFT over all seeds, with crosses for the published figures."""
     with matplotlib.rc_context({"font.size": 9}):
         figure = Figure(figsize=(9, 4), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
@@ -230,7 +230,7 @@ def plot(runs: Runs) -> Figure:
 
 
 def verdict_on(factors: Sequence[float], published: Sequence[float]) -> str:
-    """Return the verdict in words; a factor of three either way counts as agreement."""
+    """Return the verdict in words. Factors agree if they differ at most by a factor of three."""
     if min(factors) <= 1:
         return "Does not reproduce"
     if all(1 / 3 <= ours / theirs <= 3 for ours, theirs in zip(factors, published, strict=True)):
@@ -239,7 +239,7 @@ def verdict_on(factors: Sequence[float], published: Sequence[float]) -> str:
 
 
 def _both(runs: Runs, setting: Setting) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return P50 to P90 of random and of precise routing."""
+    """Return the TTFTs at P50 to P90 of random and of precise routing, in seconds."""
     random, precise = (percentiles(runs[setting, label])[:3] for label in PUBLISHED)
     return random, precise
 
@@ -266,7 +266,7 @@ def _factors(random: Sequence[float], precise: Sequence[float]) -> list[float]:
 
 
 def _spread(measured: Sequence[float], published: Sequence[float]) -> tuple[float, float]:
-    """Return the smallest and the largest of measured / published."""
+    """Return the smallest and the largest ratio of measured to published values."""
     ratios = [ours / theirs for ours, theirs in zip(measured, published, strict=True)]
     return min(ratios), max(ratios)
 

@@ -24,17 +24,19 @@ INSTANCES = 8
 PERCENTS = (50, 75, 90, 99)
 SHAPE = PrefixGroupShape()
 PREAMBLE_BLOCK = 1 << 40
-"""Id of the block with which all tenants' prompts begin if they have a preamble; larger than any id of the
+"""The id of the block with which all tenants' prompts begin if they have a preamble. It is larger than any id of the
 generator.
 """
 SMALL = preset("vllm-h100-8b")
 LARGE = replace(SMALL, name="vllm-192gb-8b", about="The same engine with 192 GB of memory.", kv_tokens=1_179_648)
-"""The engine with (estimated) 192 GB x 0.9 - 18 GB = 155 GB / 131,072 B, rounded to whole blocks."""
+"""The engine with 192 GB of memory. Its KV cache is estimated as 192 GB x 0.9 - 18 GB = 155 GB, divided by 131,072
+bytes per token and rounded to whole blocks.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A policy with its settings in the comparison. `in_flight` 0 = nothing waits in the router, as in Heimdall."""
+    """A policy with its settings. `in_flight` 0 = nothing waits in the router, as in Heimdall."""
 
     label: str
     policy: str
@@ -56,7 +58,8 @@ CONTENDERS = (RANDOM, Contender(label="round-robin", policy="round-robin"), LOAD
 class Setting:
     """Engines and load.
 
-    `climb` scales the published 3 to 100 requests per second; `preamble`: all prompts begin with one common block.
+    `climb` scales the published climb from 3 to 100 requests per second. With `preamble`, all prompts begin with one
+    common block.
     """
 
     engine: EnginePreset
@@ -67,8 +70,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The figures of one run. TTFTs in seconds, ascending, of the requests served after the warm-up; `busiest` is the
-    share of the warm-up's requests that the instance with the most requests received.
+    """The figures of a run.
+
+    `ttft` has the ascending TTFTs in seconds of the requests served after the warm-up. `busiest` is the share of the
+    warm-up's requests that went to the instance with the most requests.
     """
 
     ttft: tuple[float, ...]
@@ -79,7 +84,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One run to be made."""
+    """A run to be made."""
 
     setting: Setting
     contender: Contender
@@ -90,7 +95,7 @@ class Task:
 def observe(
     context: Context, settings: Iterable[Setting], contenders: Sequence[Contender]
 ) -> dict[tuple[Setting, str], tuple[Observed, ...]]:
-    """Runs of every contender in every setting, by setting and label, one per seed."""
+    """Run every contender in every setting, and return the figures by setting and label, one for each seed."""
     shape = replace(SHAPE, groups=16) if context.quick else SHAPE
     tasks = [
         Task(setting=setting, contender=contender, shape=shape, seed=seed)
@@ -112,7 +117,7 @@ def observe(
 
 
 def run_task(task: Task) -> Observed:
-    """Make one run."""
+    """Make a run and return its figures."""
     setting, contender = task.setting, task.contender
     loaded = prompts(task.shape, task.seed, preamble=setting.preamble)
     ideal, _ = ideal_hits(loaded)
@@ -143,9 +148,9 @@ def run_task(task: Task) -> Observed:
 
 
 def prompts(shape: PrefixGroupShape, seed: int, *, preamble: bool = False) -> Workload:
-    """Return one cycle: each prompt once, the first prompts of each group in front.
+    """Return one cycle: each prompt once, and the first prompts of all groups at the start.
 
-    With a preamble, the first 512 tokens of all prompts are the same.
+    With a preamble, the first 512 tokens of all prompts are equal.
     """
     rows = islice(generate_prefix_groups(shape, seed), shape.groups * shape.prompts_per_group)
     loaded = load_workload(rows, requests=None, max_input=None, infer_sessions=False)
@@ -155,15 +160,15 @@ def prompts(shape: PrefixGroupShape, seed: int, *, preamble: bool = False) -> Wo
 
 
 def climbing_rate(loaded: Workload, warmup: int) -> float:
-    """Return the mean requests per second after the warm-up, as generated: a plan of this rate keeps the climb as it
-    was drawn.
+    """Return the mean requests per second after the warm-up, as generated. A plan with this rate leaves the climb
+    unchanged.
     """
     seconds = loaded.seconds[warmup:]
     return (len(seconds) - 1) / (seconds[-1] - seconds[0])
 
 
 def percentiles(runs: Sequence[Observed]) -> tuple[float, ...]:
-    """Return TTFT in seconds at `PERCENTS`, means over the runs; runs that served no request do not count."""
+    """Return TTFT in seconds at `PERCENTS`, as means over the runs. Runs that served no request do not count."""
     served = [run.ttft for run in runs if run.ttft]
     return tuple(fsum(percentile(ttft, one) for ttft in served) / len(served) if served else 0.0 for one in PERCENTS)
 

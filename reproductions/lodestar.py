@@ -1,5 +1,5 @@
-"""Lodestar: a TTFT learned online against its heuristic, on equal and on mixed instances, and the purpose of
-its parts.
+"""Lodestar: a TTFT that is learned online against its heuristic, on equal and on mixed instances, and the effect of its
+parts.
 """
 
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ def write(context: Context) -> str:
 
 
 def claim(context: Context) -> str:
-    """Return the text about the published figures, and the runs here."""
+    """Return the text about the published figures, and about these runs."""
     return f"""Lodestar's paper (arXiv 2606.00946) gives a mean TTFT 1.41 times and a P99 1.47 times better than its heuristic, here `{HEURISTIC}`, on
 average, and up to 4.4 times on mixed accelerators, after about five minutes of learning.
 
@@ -84,7 +84,7 @@ figures of `{LEARNT}` differ a little from one kind of machine to another, as be
 
 
 def against_heuristic(runs: Runs) -> str:
-    """Return the main table, and the verdict in its words."""
+    """Return the main table and the text of its verdict."""
     rows = []
     for setting in SETTINGS:
         for contender in (H, LODESTAR, *OTHERS):
@@ -112,7 +112,7 @@ def against_heuristic(runs: Runs) -> str:
 
 
 def close_to_saturation(runs: Runs) -> str:
-    """Return the same table at 0.9×, where the waiting that a placement causes for other requests matters most."""
+    """Return the same table at 0.9×, where a placement delays other requests most."""
     rows = [
         (
             setting.name,
@@ -137,7 +137,7 @@ TTFTs are of those served; *refused* are those that waited for a minute in a que
 
 
 def verdict(runs: Runs, settings: Sequence[Setting], contenders: Sequence[Contender]) -> str:
-    """Return the text about where it wins and where it does not, setting by setting."""
+    """Return the text about the settings in which Lodestar wins, and those in which it does not."""
     lines = []
     for setting in settings:
         learnt, plain = runs[setting, LODESTAR], runs[setting, H]
@@ -174,7 +174,7 @@ def k_filter(runs: Runs) -> str:
 
 
 def two_pools(runs: Runs) -> str:
-    """Return the text about the replay where work changes and comes back."""
+    """Return the text about replay of samples when the work changes and changes back."""
     rows = [
         (words, *_times(runs[CHANGING, one]), percent(mean_of(runs[CHANGING, one], "error")) if one.policy == LEARNT else "–")
         for words, one in (("the heuristic", H), *POOLS)

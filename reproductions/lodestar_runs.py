@@ -1,4 +1,6 @@
-"""Runs of the section on Lodestar: pools of equal and of mixed instances, constant workloads and a changing one."""
+"""Runs of the section on Lodestar: pools of equal and of mixed instances, with constant workloads and a changing
+one.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,16 +23,20 @@ from reproductions.sections import Context
 
 INSTANCES = 8
 REQUESTS, WARMUP = 5_000, 2_500
-"""Requests of a run, and those of its warm-up. Two rounds of 1,000 samples are over before the 2,500th request."""
+"""The number of requests of a run, and of its warm-up. Two training rounds of 1,000 samples end before the 2,500th
+request.
+"""
 PHASE = 2_400
-"""Requests of each part of the changing workload; its last part is measured."""
+"""The number of requests of each part of the changing workload. The last part is measured."""
 MIXED = (1.0, 0.5)
 HEURISTIC, LEARNT = "prefix-cache-load", "lodestar"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A pool and its work; `load` is a share of the estimated saturation of the real instances."""
+    """A pool and its workload. `load` is a share of the estimated saturation of the pool, with the instances' real
+    speeds.
+    """
 
     preset: str = "dualmap-910b4-qwen7b"
     kind: str = "tool-agent"
@@ -39,42 +45,42 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """The setting as a text for a table."""
+        """The setting as a text for tables."""
         pool = "mixed" if len(self.speeds) > 1 else "equal"
         return f"{self.kind}, {pool}, `{self.preset}`, {self.load:g}×"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A policy with its parameters, in hashable form."""
+    """A policy with its parameters, as a hashable value."""
 
     policy: str
     parameters: tuple[tuple[str, str | float], ...] = ()
 
     @property
     def label(self) -> str:
-        """The contender as on the command line."""
+        """The policy and its parameters as a text for tables."""
         given = ", ".join(f"{name} {value}" for name, value in self.parameters)
         return f"`{self.policy}`" + (f", {given}" if given else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Figures of one run over the measured requests; TTFTs in seconds of those served."""
+    """The figures of a run over the measured requests. TTFTs are in seconds, of the served requests."""
 
     mean: float
     p50: float
     p99: float
     hit_rate: float
     on_fast: float
-    """Share of the computed prompt tokens that the instances of full speed computed."""
+    """Share of the computed prompt tokens that were computed by instances of full speed."""
     refused: float = 0.0
     """Share of the measured requests that were not served."""
     learnt: float = 0.0
-    """Share of all choices made by the model."""
+    """Share of all choices that the model made."""
     out_of_distribution: float = 0.0
     error: float = 0.0
-    """Mean absolute error of predictions over the last 500 requests, divided by their mean TTFT."""
+    """Mean absolute error of the predictions for the last 500 requests, divided by the mean TTFT of these requests."""
 
 
 Runs = Mapping[tuple[Setting, Contender], Sequence[Outcome]]
@@ -83,7 +89,7 @@ Runs = Mapping[tuple[Setting, Contender], Sequence[Outcome]]
 def observe(
     context: Context, settings: Iterable[Setting], contenders: Sequence[Contender]
 ) -> dict[tuple[Setting, Contender], list[Outcome]]:
-    """Return an outcome per seed."""
+    """Run every contender in every setting, and return an outcome for each seed."""
     found: dict[tuple[Setting, Contender], list[Outcome]] = {}
     for setting in settings:
         for contender in contenders:
@@ -99,7 +105,7 @@ def mean_of(outcomes: Sequence[Outcome], figure: str) -> float:
 
 @cache
 def _workload(kind: str, quick: bool, longest: int | None) -> tuple[Workload, tuple[int, ...], int]:
-    """Return rows, an endless cache's hits, and the number of rows that are not measured."""
+    """Return the rows, the hits of an endless cache, and the number of rows that are not measured."""
     if kind == "changing":
         part = 60 if quick else PHASE
         rows: list[TraceRow] = []
@@ -115,7 +121,7 @@ def _workload(kind: str, quick: bool, longest: int | None) -> tuple[Workload, tu
 
 
 def _after(before: Sequence[TraceRow], rows: Iterable[TraceRow], count: int, longest: int | None) -> list[TraceRow]:
-    """Return `count` rows shorter than `longest`, moved to the end of `before`, with blocks of their own."""
+    """Return `count` rows shorter than `longest` with new block ids, whose times begin at the end of `before`."""
     begin = before[-1].timestamp_ms if before else 0
     first_id = 1 + max((block for row in before for block in row.hash_ids), default=-1)
     kept = list(islice((row for row in rows if longest is None or row.input_length < longest), count))

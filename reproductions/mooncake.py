@@ -1,4 +1,4 @@
-"""Mooncake: which requests to refuse, when it is known, and the benefit of replicating hot prefixes."""
+"""Mooncake: which requests to refuse and at what stage, and the benefit of replicating hot prefixes."""
 
 from reproductions import mooncake_caches, mooncake_oscillation, mooncake_rejection, mooncake_replication
 from reproductions.mooncake_runs import requests_of, run_trials

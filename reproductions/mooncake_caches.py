@@ -1,4 +1,4 @@
-"""Measures the hits of one cache, by its size and by its eviction policy: Mooncake's Table 1."""
+"""Measures the hits of a cache by its size and by its eviction policy: Mooncake's Table 1."""
 
 from collections.abc import Sequence
 from typing import Final, get_args
@@ -13,7 +13,7 @@ NAMES: Final[dict[Eviction, str]] = {"lru": "LRU", "lfu": "LFU", "length-aware":
 
 
 def describe(context: Context, loaded: Workload) -> str:
-    """Return the part on cache policies, Markdown."""
+    """Return the part on cache policies as Markdown."""
     prompts = [row.hash_ids for row in loaded.rows]
     sizes = SIZES[-2:] if context.quick else SIZES
     endless = sum(map(len, prompts))
@@ -33,7 +33,7 @@ that was there. A block counts by itself, also without those before it.
 
 
 def verdict(rows: Sequence[Sequence[str]]) -> str:
-    """Return the text about where LRU found the most."""
+    """Return the text about the sizes at which LRU finds the most blocks."""
     (_, *lru), *others = rows
     lost = sum(any(float(other[place + 1]) > float(share) for other in others) for place, share in enumerate(lru))
     where = "every size" if not lost else f"{len(lru) - lost} of {len(lru)} sizes"

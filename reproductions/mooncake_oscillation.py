@@ -16,15 +16,17 @@ RATE = BOTH.rates[1]
 SHOWN = {"Load": ("#d55e00", "o"), "Predicted": ("#0072b2", "s")}
 LONGEST_LAG = 60
 DAMPED = 0.9
-"""Ratio of a swing to the other below which it is called damped."""
+"""The ratio of two swings below which the smaller counts as damped."""
 SWINGS = 0.3
-"""P95 - P5 of the prefill load (1 is its limit) above which the text says that a pool swings."""
+"""The difference of P95 and P5 of the prefill load (whose limit is 1) above which the text says that a pool swings."""
 SMOOTHED_OVER = 10
-"""Number of samples (seconds) averaged before a comparison, because the bursts of the trace come every few seconds."""
+"""The number of samples (seconds) that are averaged before a comparison, because the trace has a burst every few
+seconds.
+"""
 
 
 def describe(context: Context, outcomes: Sequence[Outcome]) -> str:
-    """Return the part on oscillation, Markdown; write its plot."""
+    """Return the part on oscillation as Markdown, and write its plot."""
     rate = min(one.trial.rate for one in outcomes if one.trial.decode_instances == BOTH.decode_instances) if context.quick else RATE
     chosen = [one for one in outcomes if one.trial.decode_instances == BOTH.decode_instances and one.trial.rate == rate]
     by_mode = {mode: [one.loads for one in chosen if one.trial.mode == mode] for mode in SHOWN}
@@ -92,7 +94,7 @@ def decode(loads: Sequence[LoadSample]) -> FloatVector:
 
 
 def smoothed(values: FloatVector) -> FloatVector:
-    """Return running means over `SMOOTHED_OVER` samples; the values themselves when there are fewer."""
+    """Return running means over `SMOOTHED_OVER` samples; the values themselves if there are fewer."""
     if len(values) < SMOOTHED_OVER:
         return values
     means: FloatVector = np.convolve(values, np.full(SMOOTHED_OVER, 1 / SMOOTHED_OVER), "valid")
@@ -100,7 +102,7 @@ def smoothed(values: FloatVector) -> FloatVector:
 
 
 def spread(values: FloatVector) -> float:
-    """Return P95 minus P5; 0 without values."""
+    """Return P95 minus P5 of the values; 0 if there are none."""
     return float(np.subtract(*np.percentile(values, [95, 5]))) if len(values) else 0.0
 
 
@@ -112,8 +114,10 @@ def correlation(one: FloatVector, other: FloatVector) -> float:
 
 
 def lagged(loads: Sequence[LoadSample]) -> tuple[float, int, float, int]:
-    """Return the least correlation and its lag, and the largest and its lag; lags are at most `LONGEST_LAG` s and a
-    quarter of the series.
+    """Return the smallest correlation of prefill and decode load with its lag, and the largest with its lag, in
+    seconds.
+
+    Lags are at most `LONGEST_LAG` seconds and a quarter of the series.
     """
     first, second = smoothed(prefill(loads)), smoothed(decode(loads))
     longest = min(LONGEST_LAG, len(first) // 4)
@@ -144,7 +148,7 @@ def _change(swing: dict[str, float]) -> str:
 
 
 def _plot(series: dict[str, Sequence[LoadSample]], path: Path) -> None:
-    """Both modes on the same axes: prefill load above, decode load below."""
+    """Plot both modes on the same axes: prefill load above, decode load below."""
     figure = Figure(figsize=(9, 4.6), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
     for mode, (colour, marker) in SHOWN.items():

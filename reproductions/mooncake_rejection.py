@@ -1,6 +1,6 @@
-"""Measures whether early refusal, and refusal by forecast, refuse fewer requests.
+"""Measures whether early refusal, and refusal by forecast, reduce the number of refused requests.
 
-This is Mooncake's Table 3, in pools short of prefill, of decode or of both.
+This is Mooncake's Table 3, in pools that are short of prefill, of decode or of both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,13 +24,13 @@ from reproductions.sections import Context
 PAPER_REFUSED: Final = (4_183, 3_771, 3_589)
 PAPER_TPOT_SECONDS: Final = 0.1
 ALIKE: Final = 1.03
-"""Refusals are called alike if the largest number is at most this multiple of the smallest."""
+"""Numbers of refusals count as equal if the largest is at most this multiple of the smallest."""
 NAMES = {"AfterPrefill": "after prefill (baseline)", "Load": "load (early)", "Predicted": "predicted"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regime:
-    """A pool and the rates at which it is run; `short` names the scarce resource."""
+    """A pool and the rates at which it is run. `short` names its scarce resource."""
 
     short: str
     decode_instances: int
@@ -46,7 +46,7 @@ REGIMES = (
 
 
 def trials(context: Context) -> list[Trial]:
-    """Return every regime, rate, mode and seed; one rate each when quick."""
+    """Return the trials of every regime, rate, mode and seed; only one rate of each regime if quick."""
     return [
         Trial(decode_instances=regime.decode_instances, rate=rate, mode=mode, seed=seed)
         for regime in REGIMES
@@ -57,7 +57,7 @@ def trials(context: Context) -> list[Trial]:
 
 
 def describe(loaded: Workload, outcomes: Sequence[Outcome]) -> str:
-    """Return the part on refusals, Markdown."""
+    """Return the part on refusals as Markdown."""
     first, early, forecast = PAPER_REFUSED
     limits = capacities(loaded)
     seeds = 1 + max(outcome.trial.seed for outcome in outcomes)
@@ -116,9 +116,11 @@ with an endless common cache and {limits.prefill_cold:.1f} without any; each dec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacities:
-    """The capacities of the pool. Requests per second: `prefill` of all prefill instances with an endless cache,
-    `prefill_cold` without a cache, `decode` of one decode instance at the limit of admission; `fit` mean requests fill
-    its memory, and a step with them takes `full_step` seconds.
+    """The capacities of the pool, in requests per second.
+
+    `prefill` is that of all prefill instances with an endless cache, `prefill_cold` without a cache, and `decode` that
+    of one decode instance at the limit of admission. `fit` is the number of mean requests that fill its memory, and
+    `full_step` the seconds of a decode step with them.
     """
 
     prefill: float
@@ -187,8 +189,9 @@ instead, which is the same where all last equally long."""
 
 
 def verdict(refused: Sequence[float]) -> str:
-    """Return the words on whether each mode refuses fewer than the one before; `refused` are mean refusals in the order
-    of MODES.
+    """Return the text on whether each mode refuses fewer requests than the mode before it.
+
+    `refused` has the mean number of refusals of each of MODES.
     """
     base, early, forecast = refused
     told = " → ".join(f"{value:,.0f}" for value in refused)

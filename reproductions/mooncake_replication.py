@@ -1,4 +1,4 @@
-"""Hot-spot replication: TTFT, hits and fetched tokens by the threshold theta.
+"""Hot-spot replication: TTFT, hits and fetched tokens for several thresholds theta.
 
 They are compared with load balancing and with cache-awareness alone.
 """
@@ -29,7 +29,7 @@ PLOTTED = ("random", "load balancing (`least-loaded`)", "cache-aware (θ = ∞)"
 
 
 def trials(context: Context) -> list[Trial]:
-    """Return every contender, rate and seed; nothing is refused early."""
+    """Return the trials of every contender, rate and seed. In them no request is refused early."""
     return [
         Trial(decode_instances=DECODE_INSTANCES, rate=rate, policy=policy, parameters=parameters, seed=seed)
         for rate in (RATES[:1] if context.quick else RATES)
@@ -39,7 +39,7 @@ def trials(context: Context) -> list[Trial]:
 
 
 def describe(context: Context, outcomes: Sequence[Outcome]) -> str:
-    """Return the part on replication, Markdown; write its plot."""
+    """Return the part on replication as Markdown, and write its plot."""
     rates = sorted({outcome.trial.rate for outcome in outcomes})
     by_name = {name: {rate: _of(outcomes, name, rate) for rate in rates} for name in CONTENDERS}
     _plot(by_name, context.image("mooncake-replication.png"))
@@ -88,7 +88,7 @@ In the order random, load balancing, cache-aware, θ = 2, mean TTFT was:
 
 
 def ttft(outcomes: Sequence[Outcome]) -> float:
-    """Return the mean TTFT over requests and seeds."""
+    """Return the mean TTFT in seconds over requests and seeds."""
     return average([outcome.ttft_mean for outcome in outcomes])
 
 

@@ -1,5 +1,5 @@
-"""Mooncake's testbed in the simulator: split pools of the A800 preset under the conversation trace, and the figures of
-one run.
+"""Mooncake's testbed in the simulator: pools of prefill and decode instances of the A800 preset under the conversation
+trace, and the figures of a run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,16 +25,16 @@ PREFILL_INSTANCES = 8
 TTFT_SECONDS = 30.0
 TPOT_SECONDS = 0.05
 HEADROOM = 0.9
-"""Share of `TPOT_SECONDS` up to which pools admit, so that a request admitted at the limit is still in time."""
+"""The share of `TPOT_SECONDS` up to which pools admit, so that a request admitted at the limit is still in time."""
 MODES = ("AfterPrefill", "Load", "Predicted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One run to be made. `rate` in requests per second.
+    """A run to be made. `rate` is in requests per second.
 
-    With seed 0 equal stamps of the trace arrive at once, as recorded; with other seeds at random times before the next
-    stamp. (Seeds change nothing else in these policies except `random`.)
+    With seed 0, requests with equal timestamps arrive at once, as recorded. With other seeds they arrive at random
+    times before the next timestamp. Seeds change nothing else, except in the policy `random`.
     """
 
     decode_instances: int
@@ -47,7 +47,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSample:
-    """Mean loads over the SLO of a pool's prefill and decode instances at one second, as the router sees them."""
+    """The mean loads of a pool's prefill and decode instances at a second, as the router sees them, in units of the
+    SLO.
+    """
 
     at: float
     prefill: float
@@ -58,29 +60,29 @@ class LoadSample:
 class Outcome:
     """The figures of a trial.
 
-    Token counts in tokens, times in seconds; shares are of all requests unless they say otherwise.
+    Times are in seconds. Shares are of all requests, if their docstrings do not say otherwise.
     """
 
     trial: Trial
     figures: Figures
     refused: int
     refused_prefilled: int
-    """Requests refused only after their prefill."""
+    """Number of requests that were refused only after their prefill."""
     wasted_share: float
-    """Share of all computed prompt tokens that belongs to requests refused afterwards."""
+    """Share of all computed prompt tokens that belongs to requests that were refused afterwards."""
     ttft_mean: float
     fetched_tokens: int
-    """Prefix tokens that were sent from one prefill instance to another."""
+    """Number of prefix tokens that were sent from one prefill instance to another."""
     served_prompt: float
     refused_prompt: float
-    """Mean prompt tokens of the refused requests; 0 when none was refused."""
+    """Mean number of prompt tokens of the refused requests; 0 if none was refused."""
     older_share: float
-    """Share of the decodes running at a random moment that are older than the mean duration of a decode."""
+    """Share of the decodes running at a random moment that have run for longer than the mean duration of a decode."""
     loads: tuple[LoadSample, ...] = field(repr=False)
 
 
 def requests_of(context: Context, requests: int) -> Workload:
-    """Return the first requests of the conversation trace, or generated requests; few when quick."""
+    """Return the first requests of the conversation trace, or generated requests; only a few if quick."""
     return workload("conversation", requests=250 if context.quick else requests, max_input=None, recorded=context.conversation)
 
 
@@ -107,7 +109,7 @@ def _outcomes(context: Context, loaded: Workload, trials: Sequence[Trial]) -> It
 
 
 def run_trial(loaded: Workload, ideal: Sequence[int], trial: Trial) -> Outcome:
-    """Simulate one."""
+    """Simulate a trial and return its outcome."""
     spec = SimulatedPool(
         preset=ENGINE,
         instances=0,
@@ -164,14 +166,14 @@ def outcome_of(trial: Trial, figures: Figures, jobs: Sequence[Job], transferred_
 
 
 def older_than_mean(seconds: Sequence[float]) -> float:
-    """Return the share of things that, at a random moment, are older than the mean duration.
+    """Return the share of running things that, at a random moment, have run for longer than the mean duration.
 
-    The chance to find a thing at that moment is proportional to its duration, one of `seconds`.
+    `seconds` are durations. The chance that a thing runs at that moment is proportional to its duration.
     """
     mean = average(seconds)
     return fsum(max(0.0, one - mean) for one in seconds) / fsum(seconds) if mean else 0.0
 
 
 def average(values: Sequence[float]) -> float:
-    """Return the mean; 0 without values."""
+    """Return the mean of the values; 0 if there are none."""
     return fsum(values) / len(values) if values else 0.0

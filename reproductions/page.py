@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md: a head, and a part per section that only a run of that section replaces."""
+"""Writes docs/benchmarks.md: a head, and a part for each section, which only a run of that section replaces."""
 
 import re
 from collections.abc import Sequence
@@ -42,8 +42,8 @@ Routers told nothing by others, in *Routers that cannot ask each other*, chose b
 def render(page: str, sections: Sequence[Section], written: dict[str, str], seeds: int = SEEDS, trace: str | None = TRACE) -> str:
     """Return the page in the sections' order.
 
-    Parts in `written` are new, with this number of `seeds` and the recorded `trace` of this name, if any; others are
-    kept from the old `page`; sections in neither are left out.
+    Parts in `written` are new, with this number of `seeds` and the recorded `trace` of this name, if any. Other parts
+    are taken from the old `page`. Sections that are in neither are left out.
     """
     kept = dict(re.findall(r"<!-- section (\S+) -->\n(.*?)<!-- end -->", page, re.DOTALL))
     parts = [HEAD]
@@ -65,7 +65,7 @@ def command(section: Section, seeds: int, trace: str | None) -> str:
 
 
 def update(path: Path, sections: Sequence[Section], written: dict[str, str], seeds: int = SEEDS, trace: str | None = TRACE) -> None:
-    """Write the page with these parts replaced."""
+    """Write the page to the file with these parts replaced."""
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(render(before, sections, written, seeds, trace), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Pools that scale themselves: out of an overload, along with shifting work, and at rest when nothing changes."""
+"""Pools that scale themselves: out of an overload, with shifting work, and at rest when nothing changes."""
 
 from reproductions import scaling_changes, scaling_elasticity, scaling_ratio
 from reproductions.sections import Context, Section

@@ -1,4 +1,4 @@
-"""The effect of scaling in on caches: which instances are removed."""
+"""The effect of scaling in on caches, by the choice of the removed instances."""
 
 from dataclasses import replace
 from math import fsum
@@ -11,7 +11,7 @@ from reproductions.sections import Context
 
 SIZES = (8, 7, 6, 5)
 LOOK_SECONDS = 300.0
-"""Seconds before and after a change over which hit rates and attainment are taken."""
+"""Seconds before and after a change in which hit rates and attainment are measured."""
 
 
 def _loaded(context: Context) -> Workload:

@@ -1,4 +1,4 @@
-"""Checks whether a pool in mode SLO grows out of an overload in time, and shrinks without harm."""
+"""Checks whether a pool in mode SLO grows out of an overload in time, and shrinks without missing its targets."""
 
 from dataclasses import replace
 
@@ -78,7 +78,10 @@ The promise is {"**kept** for every seed" if all(kept) else f"**not kept** for {
 
 
 def recovered_after(one: Scaled, begin: float, end: float) -> float | None:
-    """Return the seconds from `begin` until every later bin of 10 s meets the goal; None when the last bin does not."""
+    """Return the seconds from `begin` until the pool meets the goal in every later bin of 10 s.
+
+    Return None if it misses the goal in the last bin.
+    """
     recovered: float | None = None
     at = begin
     while at < end:

@@ -1,4 +1,4 @@
-"""Checks whether instances follow work that shifts between prefill and decode, and stay while it does not shift."""
+"""Checks whether instances follow work that shifts between prefill and decode, and stay if it does not shift."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ Split = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """One kind of work, the fixed splits that serve it, and the splits with which `Auto` begins."""
+    """A kind of work, the fixed splits that serve it, and the splits with which `Auto` begins."""
 
     name: str
     loaded: Workload
@@ -33,11 +33,11 @@ class Pattern:
     fixed: Sequence[Split]
     begun: Sequence[Split]
     shifts: bool = False
-    """Whether the work stays different for long enough that instances should follow, and then return."""
+    """Whether the work changes for so long that instances should follow it, and then return."""
 
 
 def patterns(context: Context) -> list[Pattern]:
-    """Return work that shifts slowly, work that swings fast, and Mooncake's."""
+    """Return three kinds of work: shifting slowly, swinging fast, and Mooncake's trace."""
     seconds, cycles = (120.0, 1) if context.quick else (1200.0, 2)
     shifting = [replace(phase, seconds=seconds) for phase in (PREFILL_HEAVY, DECODE_HEAVY)]
     shift = phased(*shifting, cycles=cycles)
@@ -56,7 +56,7 @@ def patterns(context: Context) -> list[Pattern]:
 
 
 def describe(context: Context) -> str:
-    """Run shifting work and return the text about it."""
+    """Run the kinds of work and return the text about them."""
     of = patterns(context)
     cells = [
         (one.loaded, _cell(one, split, rules))
@@ -125,7 +125,9 @@ def _row(one: Pattern, told: str, begun: Split, auto: Scaled) -> list[str]:
 
 
 def _broken(one: Pattern, begun: Split, auto: Scaled, best: Split, fixed: Scaled) -> str:
-    """Return the text about what a run lost against the best fixed ratio, and how much of that after the last move."""
+    """Return the text about the attainment that a run lost against the best fixed ratio, and the loss after its last
+    move.
+    """
     settled = max((change.at + SETTLED_SECONDS for change in auto.sizes(Role.PREFILL)), default=0.0)
     lost, late = _points(fixed.attainment(), auto.attainment()), _points(fixed.attainment(settled), auto.attainment(settled))
     return (
@@ -137,7 +139,7 @@ def _broken(one: Pattern, begun: Split, auto: Scaled, best: Split, fixed: Scaled
 
 
 def moves_taken_back(auto: Scaled, begun: Split) -> int:
-    """Return the number of moves in the opposite direction of the move before."""
+    """Return the number of moves whose direction is opposite to that of the move before."""
     numbers = [begun[0], *(change.replicas for change in auto.sizes(Role.PREFILL))]
     steps = [later - earlier for earlier, later in pairwise(numbers)]
     return sum(one * other < 0 for one, other in pairwise(steps))
@@ -150,7 +152,7 @@ def _to_and_fro(auto: Scaled, begun: Split) -> str:
 
 
 def _points(this: float, that: float) -> float:
-    """Return by how many points one share exceeds another, as both are printed."""
+    """Return the difference of two shares in points, after each is rounded as it is printed."""
     return round(100 * this, 1) - round(100 * that, 1)
 
 
@@ -163,7 +165,7 @@ def _work(phase: Phase) -> str:
 
 
 def describe_rest(context: Context) -> str:
-    """Run constant load and return the text about it."""
+    """Run a constant load and return the text about it."""
     seconds = 200.0 if context.quick else DAY_SECONDS
     rows = []
     loads = {"about two thirds of what four can do": 0.35, "more than four can do": 0.65}

@@ -1,4 +1,4 @@
-"""Pools that scale themselves, run for the section on scaling: the pools, their requests, and the results."""
+"""Pools that scale themselves, for the section on scaling: the pools, their requests, and the results."""
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -36,13 +36,16 @@ SPLIT = SimulatedPool(
 )
 WHOLE_TARGETS = Targets(ttft_seconds=5.0)
 SPLIT_TARGETS = Targets(ttft_seconds=30.0, tpot_seconds=0.05)
-"""The pool admits up to nine tenths of the time per token, so that a request admitted at the limit is still in time."""
+"""The targets of pools of prefill and decode.
+
+These pools admit up to nine tenths of the TPOT, so that a request admitted at the limit is still in time.
+"""
 AUTO = SimulatedScaling(ratio=RatioSpec(mode=RatioMode.AUTO))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One request: when it arrived, whether it was served in time, and how much of its prompt was cached."""
+    """A request: when it arrived, whether it was served in time, its prompt tokens and how many of them were cached."""
 
     at: float
     in_time: bool
@@ -52,7 +55,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """The result of one run."""
+    """The result of a run."""
 
     label: str
     asked: tuple[Asked, ...]
@@ -60,12 +63,14 @@ class Scaled:
     failed: int
 
     def attainment(self, begin: float = 0.0, end: float = float("inf")) -> float:
-        """Return the share in time of the requests that arrived in [begin, end); 1 when none arrived."""
+        """Return the share in time of the requests that arrived in [begin, end); 1 if none arrived."""
         found = [one.in_time for one in self.asked if begin <= one.at < end]
         return sum(found) / len(found) if found else 1.0
 
     def hit_rate(self, begin: float, end: float) -> float:
-        """Return the cached share of the prompt tokens of the requests that arrived in [begin, end)."""
+        """Return the cached share of the prompt tokens of the requests that arrived in [begin, end); 0 if none
+        arrived.
+        """
         found = [one for one in self.asked if begin <= one.at < end]
         return sum(one.hit_tokens for one in found) / max(1, sum(one.prompt_tokens for one in found))
 
@@ -75,18 +80,18 @@ class Scaled:
         return self.asked[-1].at
 
     def sizes(self, role: Role) -> list[SizeChange]:
-        """Return the changes of a role's number while requests arrived."""
+        """Return the changes of a role's number of instances until the last arrival."""
         return [change for change in self.changes if change.role is role and change.at <= self.last_arrival]
 
     @property
     def least_gap(self) -> float | None:
-        """Return the least seconds between two moves from role to role; None when there were fewer than two."""
+        """Return the least seconds between two moves from role to role; None if there were fewer than two."""
         times = [change.at for change in self.sizes(Role.PREFILL)]
         return min((later - earlier for earlier, later in pairwise(times)), default=None)
 
 
 def phased(*of: phases.Phase, cycles: int = 1, seed: int = 0) -> Workload:
-    """Return `cycles` cycles of phases, as a workload that keeps its times."""
+    """Return a workload of `cycles` cycles of these phases, with the times of their requests."""
     shape = PhaseShape(phases=of)
     end = 1e3 * cycles * shape.seconds
     return load_workload(
@@ -95,7 +100,7 @@ def phased(*of: phases.Phase, cycles: int = 1, seed: int = 0) -> Workload:
 
 
 def cell(loaded: Workload, pool: SimulatedPool, scaling: SimulatedScaling | None, label: str, targets: Targets, **changes: object) -> Cell:
-    """Return a run at the workload's own rate, of a pool whose router knows the prefill speed."""
+    """Return a run at the workload's own rate. The pool's router knows the prefill speed."""
     ideal, _ = ideal_hits(loaded)
     spec = replace(pool, prefill_tokens_per_second=believed_speed(loaded, ideal, pool.preset))
     plain = Cell(label=label, spec=spec, plan=ArrivalPlan(rate=loaded.native_rate, spread="even"), scaling=scaling, targets=targets)
@@ -103,7 +108,7 @@ def cell(loaded: Workload, pool: SimulatedPool, scaling: SimulatedScaling | None
 
 
 def run(context: Context, cells: Sequence[tuple[Workload, Cell]]) -> list[Scaled]:
-    """Return all runs in their order."""
+    """Return the results of all runs in order."""
     found: list[Scaled] = []
     if context.jobs == 1:
         results = (_run(*one) for one in cells)

@@ -7,20 +7,20 @@ from pathlib import Path
 IMAGES = "images/benchmarks"
 """The folder of plots, relative to docs/."""
 SEEDS = 3
-"""Number of seeds of a section, unless another is requested."""
+"""The number of seeds of a section, if no other is requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What every section is given. `docs` is the page's folder; a section saves plots by `image`.
+    """The arguments of every section. `docs` is the page's folder; a section saves its plots by `image`.
 
-    `conversation` is a trace file in Mooncake's format, None to generate a trace. `quick` asks for the smallest runs
-    that still execute all of a section's code, for its test: their figures mean nothing.
+    `conversation` is a trace file in Mooncake's format; None to generate a trace. With `quick`, a section does the
+    smallest runs that still execute all of its code. This is for its test; the figures mean nothing.
 
-    Seeds are counted from `first_seed` on. The next three fields are for sections that take long: a `whole` grid in
-    place of a subset that spans it; `only`, words that the names of the settings to run must contain; and a file of
-    `rows` already found, to which new ones are added. The last three are of `unseen_traffic`: traces by kind, and
-    policies and rates in place of its own.
+    Seeds are counted from `first_seed` on. The next three fields are for sections that take long. `whole` selects a
+    whole grid instead of a subset that spans it. `only` has words that the names of the settings to run must contain.
+    `rows` is a file of rows found earlier, to which new rows are added. The last three fields are for `unseen_traffic`:
+    traces by kind, and policies and rates instead of its own.
     """
 
     docs: Path
@@ -38,7 +38,7 @@ class Context:
     rates: tuple[float, ...] = ()
 
     def image(self, name: str) -> Path:
-        """Return the file of a plot (its folder is made); the page links to `images/benchmarks/NAME`."""
+        """Return the path of a plot, and make its folder. The page links to `images/benchmarks/NAME`."""
         path = self.docs / IMAGES / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
@@ -46,7 +46,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One reproduction. `write` runs it and returns its Markdown, without the heading."""
+    """A reproduction. `write` runs it and returns its Markdown, without the heading."""
 
     name: str
     title: str

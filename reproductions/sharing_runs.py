@@ -1,4 +1,4 @@
-"""Runs of the section on sharing a pool: the same arrivals, given to tenants and priority classes by session."""
+"""Runs of the section on sharing a pool: the same arrivals, assigned by session to tenants or to priority classes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ MODES = ("Disabled", "Load")
 FLOOD = "flood"
 OTHERS = tuple(f"t{number}" for number in range(9))
 FLOODED = {FLOOD: 10.0} | dict.fromkeys(OTHERS, 1.0)
-"""Each tenant's part of all sessions, as a weight."""
+"""For each tenant, its share of all sessions, as a weight."""
 EQUAL = dict.fromkeys((FLOOD, *OTHERS), 1.0)
 
 CRITICAL, STANDARD, SHEDDABLE = "critical", "standard", "sheddable"
@@ -36,12 +36,12 @@ CLASSES = (
     PriorityClass(name=SHEDDABLE, priority=-10, share=0.6),
 )
 CLASS_PARTS = {CRITICAL: 0.2, STANDARD: 0.5, SHEDDABLE: 0.3}
-"""Each class's part of all sessions."""
+"""For each priority class, its share of all sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One combination; `weights` are those of tenants, in hashable form; without weights all requests are of one
+    """A combination of settings. `weights` are the tenants' weights as pairs; if empty, all requests are of one
     tenant.
     """
 
@@ -50,7 +50,9 @@ class Trial:
     fairness: str = "None"
     weights: tuple[tuple[str, float], ...] = ()
     declared: bool = False
-    """Whether the pool declares the classes of its requests. Requests have classes if there are no tenants."""
+    """Whether the pool declares the priority classes that requests name. Requests name classes only if there are no
+    tenants.
+    """
 
 
 Runs = dict[Trial, list[CellResult]]
@@ -82,14 +84,14 @@ def run_trials(context: Context) -> Runs:
 
 
 def of(results: Sequence[CellResult], chosen: Callable[[Part], bool], figure: Callable[[Part], float | None]) -> float:
-    """Return the mean of a figure over the requests of the chosen parts of all runs."""
+    """Return the mean of a figure over the requests of the chosen parts of all runs; 0 if there are none."""
     parts = [part for result in results for part in result.parts if chosen(part) and figure(part) is not None]
     total = sum(part.requests for part in parts)
     return fsum((figure(part) or 0.0) * part.requests for part in parts) / total if total else 0.0
 
 
 def least(results: Sequence[CellResult], chosen: Callable[[Part], bool]) -> float:
-    """Return the attainment of the chosen tenant with the lowest attainment, mean over runs."""
+    """Return the mean over runs of the lowest attainment among the chosen tenants."""
     found = [min((part.attainment for part in result.parts if chosen(part)), default=0.0) for result in results]
     return fsum(found) / len(found) if found else 0.0
 
@@ -100,7 +102,7 @@ def _loaded(context: Context, seed: int) -> Workload:
 
 
 def _given(loaded: Workload, weights: dict[str, float], seed: int) -> Workload:
-    """Return the workload with a tenant for each session, or a class if there are no tenants."""
+    """Return the workload with a tenant for each session, or with a priority class if there are no tenants."""
     parts = weights or CLASS_PARTS
     rng = Random(f"sharing/{seed}")
 

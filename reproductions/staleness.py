@@ -1,5 +1,5 @@
-"""Measures the cost of delayed, noisy and wrong observations for each policy, and what makes a router robust
-to them.
+"""Measures the cost of delayed, noisy and wrong observations for each policy, and what makes a router robust against
+them.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ from reproductions.staleness_runs import (
 
 PLOT = "staleness-delay.png"
 NOTHING = 0.01
-"""A loss of attainment (0-1) up to which it counts as no loss."""
+"""The loss of attainment (0-1) up to which it counts as no loss."""
 
 
 def write(context: Context) -> str:
@@ -52,7 +52,7 @@ def write(context: Context) -> str:
 
 
 def setting(context: Context, saturation: float) -> str:
-    """Return the text about the question and the runs."""
+    """Return the text about the question and the setup."""
     trace = "conversation trace" if context.conversation else "generated conversations"
     return f"""A question of our own, not a paper's claim. A router knows at once what it sends, but hears from engines late, and is told prompt
 lengths, cache sizes and KV use by others. How wrong may that be?
@@ -66,7 +66,7 @@ s. Several routers, each blind to what the others send, are in the section on ow
 
 
 def late_news(runs: Runs, saturation: float) -> str:
-    """Return the text about delays with the choice alone."""
+    """Return the text about delays when only the choice of the instance depends on observations."""
     parts = ["### Late news: the choice of the instance"]
     for load in LOADS:
         base = [Trial(policy=policy, load=load) for policy in POLICIES]
@@ -119,7 +119,7 @@ the backlog, and seeds differ by up to {points(wandering)}.""")
 
 
 def turns(runs: Runs) -> str:
-    """Return the text about delays with queues in the router."""
+    """Return the text about delays when requests also wait in queues in the router."""
     rows = [
         (
             f"`{one.policy}`{one.label.removeprefix(one.policy)}",
@@ -169,7 +169,7 @@ in the response itself, so its own delay is milliseconds; who puts a buffering p
 
 
 def lessons(runs: Runs) -> str:
-    """Return the text about what decides robustness."""
+    """Return the text about the causes of robustness."""
     own = max(lost(runs, Trial(policy=policy)) for policy in CHOOSERS)
     alone = lost(runs, KV_ALONE)
     small = " Differences between\n  policies are small beside that." if own < alone / 2 else ""

@@ -1,4 +1,4 @@
-"""Reading the runs of the section on stale and wrong observations: means over seeds, losses, and the plot."""
+"""Reads the runs of the section on stale and wrong observations: means over seeds, losses, and the plot."""
 
 from dataclasses import replace
 
@@ -13,8 +13,8 @@ MARKERS = "osD^vPX*<>h"
 
 
 def plot(runs: Runs) -> Figure:
-    """Return a picture of the attainment lost against the delay: left with the choice alone, right with queues in the
-    router.
+    """Return a picture of the lost attainment against the delay: left without queues in the router, right with
+    queues.
     """
     left = [(policy, Trial(policy=policy)) for policy in POLICIES] + [("heimdall by KV use alone", KV_ALONE)]
     right = [(f"{one.label}, {one.in_flight or 'all'} in flight", one) for one in QUEUED]
@@ -43,22 +43,22 @@ def plot(runs: Runs) -> Figure:
 
 
 def in_time(runs: Runs, trial: Trial) -> float:
-    """Attainment, mean over seeds."""
+    """Return the attainment of a trial, mean over seeds."""
     return mean(runs[trial], lambda one: one.attainment)
 
 
 def ttft(runs: Runs, trial: Trial) -> float:
-    """P90 of TTFT in seconds, mean over seeds."""
+    """Return the P90 of TTFT of a trial in seconds, mean over seeds."""
     return mean(runs[trial], lambda one: one.ttft_p90)
 
 
 def hits(runs: Runs, trial: Trial) -> float:
-    """Hit rate, mean over seeds."""
+    """Return the hit rate of a trial, mean over seeds."""
     return mean(runs[trial], lambda one: one.hit_rate)
 
 
 def lost(runs: Runs, trial: Trial, delay: float = LATE) -> float:
-    """Return the attainment lost by a delay, compared with no delay; below 0 when it is better."""
+    """Return the attainment that a delay costs, compared with no delay; below 0 if it is better with the delay."""
     return in_time(runs, replace(trial, delay=0.0)) - in_time(runs, replace(trial, delay=delay))
 
 
@@ -69,6 +69,6 @@ def seed_range(runs: Runs, trial: Trial) -> float:
 
 
 def points(share: float) -> str:
-    """Return a difference of shares in percentage points."""
+    """Return a difference of shares as text in percentage points."""
     rounded = round(100 * share, 1)
     return f"{rounded or 0.0:.1f} points"

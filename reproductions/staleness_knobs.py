@@ -1,4 +1,4 @@
-"""The minor settings of the section on stale and wrong observations: source of the loads, noise, bursts, cache
+"""The smaller questions of the section on stale and wrong observations: source of the loads, noise, bursts, cache
 sizes.
 """
 
@@ -24,7 +24,7 @@ from reproductions.staleness_runs import (
 
 
 def sources(runs: Runs) -> str:
-    """Compares the router's own counters with the engines' reports."""
+    """Return the text that compares the router's own counters with the engines' reports."""
     rows = [
         (
             name,
@@ -54,7 +54,7 @@ free when last read, and loses {points(lost(runs, kv))}. With the prefix score b
 
 
 def noise(runs: Runs) -> str:
-    """Wrongly reported prompt lengths."""
+    """Return the text about wrong prompt lengths."""
     trials_shown = [(f"`{policy}`", Trial(policy=policy)) for policy in POLICIES]
     trials_shown.append((f"`fairlead`, 1 in flight, {LOADS[1]:g}×", Trial(policy="fairlead", load=LOADS[1], in_flight=1)))
     rows = [
@@ -88,7 +88,7 @@ keeps {percent(in_time(runs, replace(ordered, noise=NOISES[-1])))} in time where
 
 
 def bursts(runs: Runs) -> str:
-    """Return the text about rows with equal timestamps that arrive at once."""
+    """Return the text about requests with equal timestamps that arrive at once."""
     kinds = [("random", 0.0), ("none", 0.0), ("random", LATE), ("none", LATE)]
     rows = []
     for policy in POLICIES:
@@ -110,7 +110,7 @@ that, and neither have several routers."""
 
 
 def beliefs(runs: Runs) -> str:
-    """Wrongly assumed cache sizes."""
+    """Return the text about wrongly assumed cache sizes."""
     rows = []
     for policy in CHOOSERS:
         ones = [Trial(policy=policy, cache=SMALL_CACHE, believed=believed) for believed in BELIEFS]

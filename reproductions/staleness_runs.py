@@ -1,6 +1,4 @@
-"""The runs behind the section on stale and wrong observations: one trial per setting of the knobs, each over
-all seeds.
-"""
+"""The runs of the section on stale and wrong observations: a trial for each combination of settings, over all seeds."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +19,7 @@ INSTANCES = 8
 REQUESTS, WARMUP = 3000, 500
 POLICIES = ("fairlead", "min-ttft", "mooncake", "dualmap", "ear", "heimdall", "prefix-cache-load", "round-robin")
 CHOOSERS = POLICIES[:-1]
-"""Policies that read observations."""
+"""The policies that use observations."""
 DELAYS = (0.0, 0.1, 0.5, 2.0)
 LATE = DELAYS[-1]
 NOISES = (0.0, 0.1, 0.3, 0.6)
@@ -29,20 +27,20 @@ LOADS = (0.75, 1.0)
 WINDOWS = (1, 2, 4, 8, 0)
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SMALL_CACHE = 0.25
-"""The cache for which beliefs are tested, as a share of the preset's: small enough that the workload overflows it."""
+"""The size of the cache with which assumed sizes are tested, as a share of the preset's. The workload overflows it."""
 
 
 LATE_SERVED = (("late_load", 100.0),)
-"""Parameters by which `fairlead` sends late requests whenever nothing better waits, instead of holding them back."""
+"""Parameters with which `fairlead` sends late requests whenever nothing better waits, instead of holding them back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One setting of all knobs.
+    """A combination of all settings.
 
-    `load` is a multiple of the estimated saturation; `in_flight` 0 = nothing waits in the router; `cache` is a share of
-    the preset's prefix cache, and `believed` the size that the router assumes, as a share of that; `weights` are the
-    policy's parameters.
+    `load` is a multiple of the estimated saturation. `in_flight` 0 = nothing waits in the router. `cache` is a share of
+    the preset's prefix cache, and `believed` is the size that the router assumes, as a multiple of `cache`. `weights`
+    are the policy's parameters.
     """
 
     policy: str
@@ -57,7 +55,7 @@ class Trial:
 
     @property
     def label(self) -> str:
-        """The policy, and the settings of its queue that are not the default."""
+        """The policy, and a note if its late requests are served."""
         return f"{self.policy}, late served" if self.weights == LATE_SERVED else self.policy
 
 
@@ -72,8 +70,7 @@ SOURCES = {
     "KV use and prefix": KV_AND_PREFIX,
     "all three": Trial(policy="heimdall"),
 }
-"""The trial for each source of `heimdall`'s loads. Queue and prefix are the router's own knowledge, KV use is reported
-by the engines.
+"""The trial for each source of `heimdall`'s loads. The router itself knows queue and prefix, and engines report KV use.
 """
 QUEUED = (
     *(Trial(policy="fairlead", in_flight=window) for window in WINDOWS),
@@ -86,12 +83,12 @@ Runs = Mapping[Trial, Sequence[CellResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MistakenSpec(SimulatedPool):
-    """A pool whose router assumes its prefix caches to be larger or smaller than they are, by the factor `believed`."""
+    """A pool whose router assumes that its prefix caches are `believed` times as large as they are."""
 
     believed: float = 1.0
 
     def first_table(self) -> RoutingTable:
-        """Return the first table of any pool, with another size of the KV cache."""
+        """Return the first table of the pool, with the assumed size of the KV cache."""
         table = SimulatedPool.first_table(self)
         return replace(table, engine=replace(table.engine, kv_cache_tokens=round(table.engine.kv_cache_tokens * self.believed)))
 
@@ -110,7 +107,7 @@ def trials() -> tuple[Trial, ...]:
 
 
 def run_trials(context: Context, wanted: Iterable[Trial]) -> tuple[float, Runs]:
-    """Return the rate of saturation (requests per second), and the results of each trial, one per seed."""
+    """Return the saturation in requests per second, and the results of each trial, one for each seed."""
     requests, warmup = (80, 20) if context.quick else (REQUESTS, WARMUP)
     loaded = workload("conversation", requests=requests, max_input=PRESET.max_input_tokens, recorded=context.conversation)
     ideal, _ = ideal_hits(loaded)
@@ -125,12 +122,12 @@ def run_trials(context: Context, wanted: Iterable[Trial]) -> tuple[float, Runs]:
 
 
 def by_trial(trials_run: Sequence[Trial], results: Sequence[CellResult], seeds: int) -> Runs:
-    """Results in the order of trials, then seeds, by trial."""
+    """Return the results by trial. They must be in the order of the trials, and of the seeds within a trial."""
     return {trial: results[number * seeds : (number + 1) * seeds] for number, trial in enumerate(trials_run)}
 
 
 def cell(trial: Trial, seed: int, saturation: float, speed: float, warmup: int) -> Cell:
-    """Return one run of a trial. `saturation` in requests per second, `speed` in prefill tokens per second."""
+    """Return a run of a trial. `saturation` is in requests per second, `speed` in prefill tokens per second."""
     dram = PRESET.dram_tokens
     spec = MistakenSpec(
         preset=PRESET if trial.cache == 1 or dram is None else replace(PRESET, dram_tokens=round(dram * trial.cache)),

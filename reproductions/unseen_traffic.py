@@ -1,5 +1,5 @@
-"""The default policy on traffic for which nobody tuned it: chats, coding agents, long documents, bursts, beside other
-policies.
+"""The default policy and other policies on traffic for which nobody tuned it: chats, coding agents, long documents,
+bursts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +20,8 @@ from reproductions.unseen_traffic_cells import (
 )
 
 GOOD, FIRST, SPEED = 0.01, 0.03, 0.03
-"""Leads of another policy up to which they are accepted: by goodput, by first tokens in time, by output tokens per
-second (as a share of its own).
+"""The leads of another policy up to which they are accepted: by goodput (0-1), by first tokens in time (0-1), and by
+output tokens per second (as a share of `fairlead`'s).
 """
 TARGETS: tuple[tuple[str, Callable[[UnseenRow], float], float], ...] = (
     ("goodput", attrgetter("goodput"), GOOD),
@@ -42,13 +42,13 @@ HEADING = (
 
 
 def write(context: Context) -> str:
-    """Run the cells asked for and describe them."""
+    """Run the requested cells and return the section's text."""
     settings = settings_of(context)
     return describe(context, settings, measure(context, cells_of(context, settings)))
 
 
 def describe(context: Context, settings: Sequence[Setting], rows: Rows) -> str:
-    """Return the section's text: what is lost, then each setting's table."""
+    """Return the section's text: a list of what `fairlead` loses, then each setting's table."""
     rivals = [policy for policy in dict.fromkeys(cell.policy for cell in rows) if policy != OURS]
     given = ", ".join(f"`{kind}`" for kind in sorted(context.traces)) or "none"
     made = ", ".join(f"`{kind}`" for kind in sorted({setting.kind for setting in settings} - set(context.traces)))
@@ -120,7 +120,7 @@ def _lines(setting: Setting, rows: Rows) -> Iterator[Sequence[str]]:
 
 
 def _by_rate(setting: Setting, rows: Rows) -> Iterator[tuple[float, dict[str, UnseenRow]]]:
-    """Yield each rate's rows by policy, means over seeds."""
+    """Yield each rate with its rows by policy, as means over seeds."""
     for rate in sorted({cell.rate for cell in rows if cell.setting == setting}):
         found: dict[str, list[UnseenRow]] = {}
         for cell, row in rows.items():

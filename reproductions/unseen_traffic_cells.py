@@ -1,7 +1,7 @@
-"""The runs behind the section on unseen traffic: workloads of other kinds than those with which the default policy was
-developed, each beside the policies that suit it best.
+"""The runs of the section on unseen traffic: workloads of kinds that were not used to develop the default policy, each
+with the policies that suit it best.
 
-Traces of other makers are not part of the repository: `--trace KIND=FILE` names one; workloads without a trace are
+Traces of other projects are not part of the repository: `--trace KIND=FILE` names a file. Workloads without a trace are
 generated.
 """
 
@@ -36,16 +36,18 @@ REQUESTS = 3000
 WARMUP_SHARE = 0.1
 QUICK_REQUESTS = 60
 BURST_REQUESTS = 200
-"""Mean number of requests in one period of a bursty workload."""
+"""Mean number of requests in a period of a bursty workload."""
 BURST_SHARE, BURST_PART = 0.5, 1 / 6
-"""The share of each period's requests that arrive in this first part of it: three times as fast as on average, and then
-0.6 times.
+"""The share of each period's requests that arrive in its first part, and the length of this part as a share of the
+period.
+
+So requests first arrive three times as fast as on average, and then 0.6 times as fast.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A workload on a pool. `kind` names a trace or a generator; times in seconds."""
+    """A workload on a pool. `kind` names a trace or a generator; times are in seconds."""
 
     kind: str
     preset: str
@@ -61,7 +63,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnseenCell:
-    """One run."""
+    """A run."""
 
     setting: Setting
     rate: float
@@ -72,7 +74,7 @@ class UnseenCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnseenRow:
-    """The figures of a run: shares of all measured requests (or sessions), seconds, tokens per second."""
+    """The figures of a run: shares of all measured requests (or sessions), seconds, and tokens per second."""
 
     goodput: float
     first_tokens: float
@@ -84,9 +86,9 @@ class UnseenRow:
     hits: float
     output_tokens_per_second: float
     refused_sessions: float
-    """Share of the sessions with several turns of which a turn was refused."""
+    """Share of the sessions with several turns in which at least one turn was refused."""
     bad_sessions: float
-    """Share of the sessions with several turns of which a turn missed a target."""
+    """Share of the sessions with several turns in which at least one turn missed a target."""
 
 
 Rows = dict[UnseenCell, UnseenRow]
@@ -107,11 +109,11 @@ SETTINGS = (
     Setting(kind="tool-agent", preset="dualmap-910b4-qwen7b", ttft=5.0, tpot=0.1),
 )
 GENERATED = {"chat": "chat", "agents-short": "coding-agents-short", "agents-long": "coding-agents", "synthetic": "long-documents"}
-"""The generator that replaces each kind of trace; other kinds are generators themselves."""
+"""The generator that replaces each kind of trace. Other kinds are names of generators."""
 
 
 def settings_of(context: Context) -> list[Setting]:
-    """Return the requested settings. Raises SimulatorError when there are none, and for a trace of an unknown kind."""
+    """Return the requested settings. Raises SimulatorError if there are none, or for a trace of an unknown kind."""
     kinds = {setting.kind for setting in SETTINGS}
     for kind in context.traces:
         if kind not in kinds:
@@ -136,7 +138,7 @@ def cells_of(context: Context, settings: Sequence[Setting]) -> list[UnseenCell]:
 
 
 def measure(context: Context, cells: Sequence[UnseenCell]) -> Rows:
-    """Return the figures of all cells; cells that are in the context's file of rows are not run again."""
+    """Return the figures of all cells. Cells whose rows are in the context's file are not run again."""
     kept = _read(context.rows) if context.rows is not None and context.rows.exists() else {}
     found: Rows = {}
     for cell in cells:
@@ -157,8 +159,8 @@ def measure(context: Context, cells: Sequence[UnseenCell]) -> Rows:
 
 
 def _read(path: Path) -> Rows:
-    """Read rows. Raises SimulatorError for a line that is not a row, for instance the last line of a run that was
-    killed.
+    """Return the rows of a file. Raises SimulatorError for a line that is not a row, such as the last line of a killed
+    run.
     """
     found: Rows = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -172,7 +174,7 @@ def _read(path: Path) -> Rows:
 
 
 def run_cell(cell: UnseenCell, context: Context) -> UnseenRow:
-    """Simulate a cell."""
+    """Simulate a cell and return its figures."""
     setting = cell.setting
     engine = preset(setting.preset)
     workload, ideal = _loaded(setting, context.traces.get(setting.kind), cell.seed, QUICK_REQUESTS if context.quick else REQUESTS)
@@ -209,8 +211,8 @@ def run_cell(cell: UnseenCell, context: Context) -> UnseenRow:
 
 
 def _of_sessions(jobs: Sequence[Job], has: Callable[[Job], bool]) -> float:
-    """Return the share of the sessions with several turns that have a turn for which `has` is true; 0 without such
-    sessions.
+    """Return the share of the sessions with several turns in which `has` is true for at least one turn; 0 if there are
+    none.
     """
     turns = Counter(job.session for job in jobs if job.session is not None)
     several = {session for session, count in turns.items() if count > 1}
@@ -220,7 +222,7 @@ def _of_sessions(jobs: Sequence[Job], has: Callable[[Job], bool]) -> float:
 
 @lru_cache(maxsize=2)
 def _loaded(setting: Setting, trace: Path | None, seed: int, requests: int) -> tuple[Workload, tuple[int, ...]]:
-    """Return the workload of a setting, and the tokens that an endless cache would save of each request."""
+    """Return the workload of a setting, and the tokens of each request that an endless cache would save."""
     engine = preset(setting.preset)
     rows = _rows(setting.kind, trace, seed)
     if setting.bursts:
@@ -236,8 +238,9 @@ def _rows(kind: str, trace: Path | None, seed: int) -> Iterator[TraceRow]:
 
 
 def azure_rows(path: Path) -> Iterator[TraceRow]:
-    """Read Azure's public traces of LLM inference: a line has the time, the prompt's tokens and the answer's. Prompts
-    share nothing.
+    """Yield the rows of Azure's public traces of LLM inference, whose lines have time, prompt tokens and output tokens.
+
+    No two prompts share a block.
     """
     first: datetime | None = None
     blocks = 0
@@ -257,7 +260,7 @@ def azure_rows(path: Path) -> Iterator[TraceRow]:
 
 
 def bursty(rows: Iterable[TraceRow]) -> Iterator[TraceRow]:
-    """Yield the same requests in the same order and at the same mean rate, in bursts."""
+    """Yield the same requests in the same order and at the same mean rate, but in bursts."""
     kept = list(rows)
     span = kept[-1].timestamp_ms - kept[0].timestamp_ms
     period = BURST_REQUESTS * span / max(1, len(kept) - 1)

@@ -1,8 +1,9 @@
-"""Counts how finely the code is cut: modules, how many of them have a single user, and what the wiring points import.
+"""Counts into how many parts the code is divided: modules, modules with a single user, and the imports of wiring
+points.
 
-`scripts/count_house.py` prints a row per package, then the fan-out of the wiring points. A user of a module is another
-module of the product that imports it; tests do not count. A module that nobody imports is an entry point or is loaded
-by name, and is not a single-user module. Lines are those of the file.
+`scripts/count_house.py` prints a row per package, then the number of modules that each wiring point imports. A user of
+a module is another module of the product that imports it; tests do not count. A module that nobody imports is an entry
+point or is loaded by name, and does not count as a module with a single user. Lines are those of the file.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SMALL = 60
-"""Lines below which a module with one user counts as small."""
+"""Number of lines below which a module counts as small."""
 WIRING = ("fairlead_api.app", "fairlead_router.main", "fairlead_web.app", "fairlead_operator.main", "fairlead.routing.scheduling.state")
 """Modules that join the parts of a component."""
 
@@ -56,7 +57,7 @@ def main() -> None:
 
 
 def package_folders() -> list[Path]:
-    """The folders of the packages that the wheels of this repository take."""
+    """Return the folders of the packages that the wheels of this repository contain."""
     folders: list[Path] = []
     for project in sorted([ROOT / "pyproject.toml", *ROOT.glob("*/pyproject.toml")]):
         wheel = tomllib.loads(project.read_text(encoding="utf-8")).get("tool", {}).get("hatch", {}).get("build", {}).get("targets", {})
@@ -65,7 +66,7 @@ def package_folders() -> list[Path]:
 
 
 def read_modules(folders: Iterable[Path]) -> dict[str, Module]:
-    """Every module by name; a package's own file counts as a module."""
+    """Return every module by name; the `__init__.py` of a package counts as a module."""
     trees: dict[str, tuple[ast.Module, int]] = {}
     for folder in folders:
         for path in folder.rglob("*.py"):
@@ -78,12 +79,12 @@ def read_modules(folders: Iterable[Path]) -> dict[str, Module]:
 
 
 def imported(tree: ast.Module, known: Mapping[str, object]) -> set[str]:
-    """Names of the known modules that a module imports, wherever in its text."""
+    """Return the names of the known modules that a module imports anywhere in its text."""
     return {name for node in ast.walk(tree) for name in _names(node, known)}
 
 
 def users_of(modules: Mapping[str, Module]) -> Mapping[str, set[str]]:
-    """The modules that import each module."""
+    """Return, for each module, the modules that import it."""
     users: dict[str, set[str]] = defaultdict(set)
     for module in modules.values():
         for name in module.imports:

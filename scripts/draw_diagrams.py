@@ -1,7 +1,7 @@
 """Draws the diagrams of the documents for the site: `.venv/bin/python scripts/draw_diagrams.py MERMAID_JS`.
 
-MERMAID_JS is `dist/mermaid.min.js` of the npm package mermaid (12.3.0 drew the present ones). A picture's name is a
-hash of the diagram's text, so a test notices a diagram that was changed and not drawn again.
+MERMAID_JS is `dist/mermaid.min.js` of the npm package mermaid (12.3.0 drew the present pictures). A picture's name is a
+hash of the diagram's text, so that a test finds a diagram that was changed and not drawn again.
 """
 
 import sys
@@ -17,7 +17,7 @@ LOOK = "{startOnLoad: false, theme: 'neutral', htmlLabels: false, flowchart: {ht
 
 
 def main() -> None:
-    """Draw every diagram anew, and remove the pictures of those that are gone."""
+    """Draw every diagram, and remove the pictures of diagrams that no longer exist."""
     folder = ROOT / DIAGRAMS
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {diagram_name(text): text for path in (ROOT / "docs").rglob("*.md") for text in diagrams(path.read_text(encoding="utf-8"))}

@@ -1,6 +1,6 @@
-"""Write the chart's copies of what has its home elsewhere: the CRDs of `crds/`, in values.schema.json the variables of
-each process's `settings` and which values must be there, and the numbers by which it computes the routers' limit of
-memory. `--check` writes nothing and says what is out of date.
+"""Writes the parts of the chart that are copied from other places: the CRDs from `crds/`, the numbers from which the
+chart computes the routers' memory limit, and in values.schema.json the variables of each process's `settings` and the
+required values. With `--check` it writes nothing, and prints the files that are out of date.
 """
 
 import json
@@ -44,14 +44,14 @@ SET_BY_THE_CHART = {
         "FAIRLEAD_LEAVING_NODES", "FAIRLEAD_PICKER_SERVICE", "FAIRLEAD_PICKER_SERVICE_PORT", "KUBECONFIG",
     },
 }  # fmt: skip
-"""Variables that follow from other values, or that have no use in a pod."""
+"""By process, the variables that the chart sets from other values, or that have no use in a pod."""
 
 SIZES = {"FAIRLEAD_MAX_BODY_BYTES", "FAIRLEAD_MAX_UPLOAD_BYTES", "FAIRLEAD_KEPT_PROMPTS_BYTES"}
-"""Settings that always count for the routers' memory; FAIRLEAD_BODY_MEMORY_BYTES does where it is set."""
+"""Settings that always count for the routers' memory. FAIRLEAD_BODY_MEMORY_BYTES counts only if it is set."""
 
 
 def settings_schema(process: str) -> dict[str, Any]:
-    """JSON Schema of a process's `settings`: further variables and their values."""
+    """Return the JSON Schema of a process's `settings`: its additional variables and their values."""
     everywhere = {found.name for found, _ in variables(LogSettings)}
     found = [one for settings in (PROCESSES[process], FaultSettings) for one, _ in variables(settings)]
     properties = {one.name: _value_schema(one) for one in found if one.name not in everywhere | SET_BY_THE_CHART[process]}
@@ -78,7 +78,7 @@ def _most(most: float | None) -> dict[str, Any]:
 
 
 def router_memory() -> str:
-    """The numbers of `fairlead_router.limits.needed_memory`, for the template `fairlead.routerMemory`."""
+    """Return the numbers of `fairlead_router.limits.needed_memory`, for the template `fairlead.routerMemory`."""
     defaults = {one.name: default for one, default in variables(Sizes) if one.name in SIZES}
     numbers = {
         "process": limits.PROCESS_BYTES,
@@ -94,14 +94,16 @@ def router_memory() -> str:
 
 
 NULLABLE = frozenset({"replicas"})
-"""Values for which null has a meaning: Kubernetes' own number, as beside an autoscaler."""
+"""Values that may be null. Null then means the number that Kubernetes has, for instance because an autoscaler sets it.
+"""
 FREE = frozenset({"#/$defs/resources"})
-"""Groups that are Kubernetes' own: null removes a default of the chart."""
+"""Groups of Kubernetes' own fields, in which null removes a default of the chart."""
 
 
 def require(schema: dict[str, Any], shared: dict[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Demand in a schema the values that have a default. Helm takes a null as no value at all, so without this its
-    message says where a template failed, if anything.
+    """Make the values that have a default required in a schema.
+
+    Helm treats a null as a missing value. Without this, its message would at best say where a template failed.
     """
     inner = {name: schema["properties"][name] for name in defaults}
     groups = {name for name, one in inner.items() if isinstance(defaults[name], dict) and "properties" in _resolved(one, shared)}
@@ -120,7 +122,7 @@ def _resolved(schema: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
 
 
 def rendered() -> dict[Path, str]:
-    """File → content, for every generated file."""
+    """Return the content of every generated file, by its path."""
     files = {CHART / "files" / "crds" / path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "crds").glob("*.yaml"))}
     schema = CHART / "values.schema.json"
     document = json.loads(schema.read_text(encoding="utf-8"))
@@ -132,7 +134,7 @@ def rendered() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Exit code 1 when `--check` finds a difference."""
+    """Write the files, or with `--check` compare them; return 1 if a check finds a difference."""
     wanted = rendered()
     gone = set((CHART / "files" / "crds").glob("*")) - set(wanted)
     stale = [path for path, content in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != content]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/cli.md (`--check` only says whether it is as it should be): every command of `fairlead`, from click."""
+"""Writes docs/cli.md, the page of every command of `fairlead`, from click. With `--check` it only compares the page."""
 
 import inspect
 import sys
@@ -71,7 +71,7 @@ _INSTALLED_WITH = "It needs the extra `{extra}` of the package `fairlead`."
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     codes = table(("Code", "Meaning"), [(f"{code.value}", MEANINGS[code]) for code in ExitCode]).strip()
     of_the_api = ", ".join(f"`{name}`" for name in OF_THE_API)
     introduction = (
@@ -86,7 +86,7 @@ def page() -> str:
 
 
 def sections(command: click.Command, path: str, extra: str = "") -> Iterator[str]:
-    """The command, then those below it."""
+    """Yield the section of the command, then those of its subcommands."""
     context = click.Context(command, info_name=path)
     pieces = [path, *command.collect_usage_pieces(context)]
     parts = [f"## {path}", f"`{' '.join(pieces)}`", inspect.cleandoc(command.help or "")]
@@ -105,12 +105,12 @@ def sections(command: click.Command, path: str, extra: str = "") -> Iterator[str
 
 
 def names(option: click.Option) -> str:
-    """All spellings."""
+    """Return all spellings of an option."""
     return ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
 
 
 def values(option: click.Option) -> str:
-    """What may be written; nothing for a switch."""
+    """Return the possible values of an option in words; empty for a flag."""
     if option.is_flag:
         return ""
     kind = option.type
@@ -125,7 +125,7 @@ def values(option: click.Option) -> str:
 
 
 def bounds(kind: click.IntRange | click.FloatRange) -> str:
-    """A range in words."""
+    """Return a range in words."""
     word = "whole number" if isinstance(kind, click.IntRange) else "number"
     if kind.max is None:
         return f"{word}, at least {kind.min}"
@@ -133,7 +133,7 @@ def bounds(kind: click.IntRange | click.FloatRange) -> str:
 
 
 def default(option: click.Option, context: click.Context) -> str:
-    """The default as it would be written; `required` where there must be a value."""
+    """Return the default as a user would write it; `required` if the option has to be given."""
     if option.required:
         return "required"
     given = option.get_default(context, call=False)
@@ -145,7 +145,7 @@ def default(option: click.Option, context: click.Context) -> str:
 
 
 def meaning(option: click.Option) -> str:
-    """The help text, with the variable that can stand for the option."""
+    """Return the help text, with the environment variable that can replace the option."""
     text = option.help or ""
     variable = option.envvar
     return f"{text} Also `{variable}`." if isinstance(variable, str) and variable not in text else text

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Writes docs/inferencepool.md (`--check` only says whether it is as it should be): every field of the CRDs, from their
-schemas, each with an example out of `examples/`.
+"""Writes docs/inferencepool.md, the page of every field of the CRDs, from their schemas and with examples from
+`examples/`.
+
+With `--check` it only compares the page.
 """
 
 import json
@@ -34,7 +36,7 @@ class NoExampleError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field, with the values that the examples give it."""
+    """A field, with the values that the examples give it."""
 
     name: str
     section: str
@@ -44,13 +46,13 @@ class Field:
 
     @property
     def parts(self) -> dict[str, Any] | None:
-        """The schema of the object that this field is or lists; None for a value of its own."""
+        """The schema of the object, or of each listed object, that this field has; None if it has no such objects."""
         inner: dict[str, Any] = self.schema.get("items", self.schema)
         return inner if inner.get("properties") and not inner.get("x-kubernetes-preserve-unknown-fields") else None
 
     @property
     def inside(self) -> str:
-        """The section of the fields in it."""
+        """The name of the section for the fields within this field."""
         return f"{self.section}.{self.name}{'[]' * ('items' in self.schema)}"
 
 
@@ -58,14 +60,16 @@ Column = tuple[str, Callable[[Field], str]]
 
 
 def fields(schema: dict[str, Any], section: str, seen: tuple[Any, ...]) -> Iterator[Field]:
-    """The fields of an object; `seen` are the objects of this kind in the examples."""
+    """Yield the fields of an object; `seen` are the objects of this kind in the examples."""
     for name, inner in schema["properties"].items():
         values = tuple(one[name] for one in seen if isinstance(one, dict) and name in one)
         yield Field(name=name, section=section, schema=inner, required=name in schema.get("required", ()), seen=values)
 
 
 def sections(schema: dict[str, Any], section: str, columns: tuple[Column, ...], seen: tuple[Any, ...] = ()) -> Iterator[str]:
-    """This object's table and the rules between its fields; then those of the objects in it."""
+    """Yield the section of this object, with its table and the rules between its fields, then those of the objects in
+    it.
+    """
     here = list(fields(schema, section, seen))
     parts = [f"### {section}", schema.get("description", "")]
     parts.append(table([head for head, _ in columns], [[cell(field) for _, cell in columns] for field in here]).rstrip())
@@ -81,12 +85,12 @@ def sections(schema: dict[str, Any], section: str, columns: tuple[Column, ...], 
 
 
 def name(field: Field) -> str:
-    """As it is written."""
+    """Return the field's name as code."""
     return f"`{field.name}`"
 
 
 def kind(field: Field) -> str:
-    """A word for the type; of an object the way to its own section."""
+    """Return a word for the field's type. For an object it links to the object's own section."""
     if field.parts is None:
         return word(field.schema)
     anchor = "".join(letter for letter in field.inside.lower().replace(" ", "-") if letter.isalnum() or letter in "-_")
@@ -94,7 +98,7 @@ def kind(field: Field) -> str:
 
 
 def word(schema: dict[str, Any]) -> str:
-    """A word for a type."""
+    """Return a word for a type."""
     if schema.get("pattern") == DURATION_PATTERN:
         return "duration"
     if schema.get("format") == "date-time":
@@ -106,7 +110,7 @@ def word(schema: dict[str, Any]) -> str:
 
 
 def default(field: Field) -> str:
-    """The default as it would be written; an object without one of its own has those of its fields."""
+    """Return the default as a user would write it; empty for an object whose default follows from its fields."""
     if field.required:
         return "required"
     value = field.schema.get("default")
@@ -114,7 +118,7 @@ def default(field: Field) -> str:
 
 
 def rule(field: Field) -> str:
-    """Bounds, patterns and rules of one field in words."""
+    """Return bounds, patterns and rules of a field in words."""
     schema, found = field.schema, []
     if "enum" in schema:
         found.append(" or ".join(f"`{one}`" for one in schema["enum"]))
@@ -136,7 +140,7 @@ def rule(field: Field) -> str:
 
 
 def required_within(schema: dict[str, Any], path: str = "") -> Iterator[str]:
-    """Paths of values that must be in an otherwise free object."""
+    """Yield the paths of the required values in an object whose other fields are free."""
     inner = schema.get("items", schema)
     for each in inner.get("required", ()):
         below = inner["properties"][each]
@@ -148,7 +152,7 @@ def required_within(schema: dict[str, Any], path: str = "") -> Iterator[str]:
 
 
 def example(field: Field) -> str:
-    """The first value that an example gives this field."""
+    """Return the first value that an example gives this field."""
     if field.parts is not None:
         return ""
     if not field.seen:
@@ -158,12 +162,12 @@ def example(field: Field) -> str:
 
 
 def code(value: Any) -> str:
-    """A value as it may stand in YAML."""
+    """Return a value as it may be written in YAML, formatted as code."""
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
 def meaning(field: Field) -> str:
-    """What it is."""
+    """Return the field's description."""
     return str(field.schema.get("description", ""))
 
 
@@ -173,7 +177,7 @@ SPEC_WITH_EXAMPLES: tuple[Column, ...] = (*SPEC[:4], ("Example", example), SPEC[
 
 
 def pools() -> tuple[Any, ...]:
-    """The specs of all good examples, in the files' order."""
+    """Return the specs of all valid example pools, in the files' order."""
     documents = (
         one
         for file in sorted((*EXAMPLES.glob("*.yaml"), *(EXAMPLES / "engines").glob("*.yaml")), key=lambda path: (path.parent, path.stem))
@@ -183,7 +187,7 @@ def pools() -> tuple[Any, ...]:
 
 
 def page() -> str:
-    """The whole page. Raises NoExampleError for a field that no example shows."""
+    """Return the whole page. Raises NoExampleError for a field that no example shows."""
     parts = [INTRODUCTION.strip() + "\n"]
     for definition, prefix, columns, seen in (
         (custom_resource_definition(), "", SPEC_WITH_EXAMPLES, pools()),

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Writes docs/metrics.md (`--check` only says whether it is as it should be): every metric of every process, from the
-objects that count and a page of a simulated engine.
+"""Writes docs/metrics.md, the page of every metric of every process, from the metric objects and a page of a simulated
+engine.
+
+With `--check` it only compares the page.
 """
 
 import sys
@@ -90,35 +92,37 @@ class Family:
 
 
 def family(name: str, kind: str, labels: Iterable[str], text: str) -> Family:
-    """Counters have the name of their series."""
+    """Return a metric as the page shows it. A counter gets the suffix of its series, `_total`."""
     return Family(name=name + "_total" * (kind == "counter"), kind=kind, labels=tuple(labels), help=text)
 
 
 def of_routers() -> list[Family]:
-    """What a router shows."""
+    """Return the metrics of a router."""
     return [family(one.name, one.type, vars(one)["_labelnames"], one.documentation) for one in RouterMetrics().collect()]
 
 
 def of_the_api() -> list[Family]:
-    """What the control API shows."""
+    """Return the metrics of the control API."""
     return of_registry(Telemetry().registry)
 
 
 def of_registry(registry: CollectorRegistry) -> list[Family]:
-    """What a process shows whose counters are all in one registry, its own figures last."""
+    """Return the metrics of a process whose counters are all in one registry; figures of the process itself come
+    last.
+    """
     labels = {vars(one)["_name"]: vars(one)["_labelnames"] for one in registry._collector_to_names if isinstance(one, MetricWrapperBase)}
     families = [family(one.name, one.type or "", labels.get(one.name, ()), one.documentation) for one in registry.collect()]
     return sorted(families, key=lambda one: one.name.startswith("process_"))
 
 
 def counted(registry: CollectorRegistry) -> CollectorRegistry:
-    """The registry, with the lines of the log."""
+    """Return the registry with the counter of log lines."""
     count_log_lines(registry)
     return registry
 
 
 def of_simulated_engines() -> list[Family]:
-    """What a simulated engine shows, as its page says it."""
+    """Return the metrics of a simulated engine, from its metrics page."""
     engine = ServedEngine(preset("dualmap-910b4-qwen7b"), bytes_per_token=4, max_waiting=1, statistics=EngineStatistics())
     text = render_metrics([engine], "model", {("/v1/models", "GET", "2xx"): 1}).decode()
     return [
@@ -128,7 +132,7 @@ def of_simulated_engines() -> list[Family]:
 
 
 def section(title: str, where: str, families: Sequence[Family], labels: dict[str, str]) -> str:
-    """One process. Raises KeyError for a label without a meaning above."""
+    """Return the section of a process. Raises KeyError for a label without a meaning in `labels`."""
     rows = [(f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help) for one in families]
     used = sorted({label for one in families for label in one.labels})
     meanings = table(("Label", "Meaning"), [(f"`{label}`", labels[label]) for label in used])
@@ -136,7 +140,7 @@ def section(title: str, where: str, families: Sequence[Family], labels: dict[str
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join(
         (
             INTRODUCTION.strip() + "\n",

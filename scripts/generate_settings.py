@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/settings.md (`--check` only says whether it is as it should be): every environment
-variable of every process.
+"""Writes docs/settings.md, the page of every environment variable of every process. With `--check` it only compares the
+page.
 """
 
 import sys
@@ -53,7 +53,7 @@ SECTIONS = (
 
 
 def options() -> list[CommandOption]:
-    """Options of subcommands and of those below them that a variable can give, from the commands themselves."""
+    """Return the options, of subcommands at all levels, that an environment variable can set."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for name, subcommand in SUBCOMMANDS.items():
         for option in options_of(subcommand.load()):
@@ -69,7 +69,7 @@ def options() -> list[CommandOption]:
 
 
 def options_of(command: click.Command) -> Iterator[click.Option]:
-    """The command's options, then those of the commands below it."""
+    """Yield the command's options, then those of its subcommands."""
     yield from (option for option in command.params if isinstance(option, click.Option))
     if isinstance(command, click.Group):
         for inner in command.commands.values():
@@ -77,7 +77,7 @@ def options_of(command: click.Command) -> Iterator[click.Option]:
 
 
 def main() -> int:
-    """Exit code 1 when `--check` finds another text."""
+    """Write the page, or with `--check` compare it; return 1 if it differs."""
     return settle(DOCS / "settings.md", page(INTRODUCTION, COMMON, SECTIONS, options()))
 
 

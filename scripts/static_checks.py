@@ -1,9 +1,9 @@
-"""What `make static` checks: code, advisories, licenses and secrets. Each prints one line, and what it found.
+"""The checks of `make static`: code, advisories, licenses and secrets. Each prints a line, and its findings.
 
     .venv/bin/python scripts/static_checks.py [code] [advisories] [licenses] [secrets]
 
-A finding is fixed, or reasoned where it stands: in the code by ruff's `# noqa: S… (reason)`, whose numbers are
-bandit's; otherwise in a table here. Exit code 1 = something was found.
+A finding is either fixed or justified. In the code it is justified by ruff's `# noqa: S… (reason)`, whose numbers are
+bandit's; otherwise in a table of this script. Exit code 1 = something was found.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ TOOLS = ROOT / ".venv-tools/static/bin"
 ADVISORIES = ROOT / "scripts/advisories.json"
 PRODUCT = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "serve", "cluster/src", "scripts")
 SERVICE_SECONDS = 10
-"""The service of advisories is given up after this time; the vendored file is compared in any case."""
+"""Seconds to wait for the service of advisories. The vendored file is compared in any case."""
 
 NOT_ASKED: Mapping[str, str] = {
-    "B101": "assert is how internal invariants speak",
+    "B101": "internal invariants are checked with assert",
     "B311": "the randomness of routing is injected and is not cryptography",
-    "B404": "the sandbox starts processes for a living",
-    "B603": "the same",
+    "B404": "starting processes is the sandbox's purpose",
+    "B603": "starting processes is the sandbox's purpose",
     "B604": "a page's frame is called `shell` here; real shells are B602 and B605",
     "B607": "programs are found by PATH",
-    "B106": "an empty token is none",
-    "B403": "what is imported of pickle is judged where it is called: B301",
+    "B106": "an empty string means that there is no token",
+    "B403": "B301 judges each call of pickle, so the import is not reported",
 }
-"""Rules of bandit that are not asked, each with the reason; ruff's S rules stand beside them."""
+"""Rules of bandit that are not checked, each with the reason. ruff's S rules are checked in addition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a check looked at, in words, and what it found."""
+    """What a check looked at, in words, and its findings."""
 
     looked_at: str
     found: tuple[str, ...]
@@ -55,21 +55,21 @@ class Outcome:
 
 
 def check_code() -> Outcome:
-    """Bandit over what is installed."""
+    """Run bandit over the packages of the product."""
     command = [TOOLS / "bandit", "-q", "-r", *PRODUCT, "-s", ",".join(NOT_ASKED), "-f", "json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     report = json.loads(done.stdout)
     found = [one for one in report["results"] if not is_reasoned(one, (ROOT / one["filename"]).read_text(encoding="utf-8"))]
     lines = report["metrics"]["_totals"]["loc"]
     reasoned = len(report["results"]) - len(found)
-    words = f"bandit over {lines:,} lines; {reasoned} findings are reasoned in place, {len(NOT_ASKED)} rules are not asked"
+    words = f"bandit over {lines:,} lines; {reasoned} findings have a reason beside them, {len(NOT_ASKED)} rules are switched off"
     return Outcome(
         looked_at=words, found=tuple(f"{one['filename']}:{one['line_number']} {one['test_id']} {one['issue_text']}" for one in found)
     )
 
 
 def is_reasoned(finding: Mapping[str, Any], source: str) -> bool:
-    """Whether a `noqa` with the rule's number stands at the finding's lines, or over the whole file."""
+    """Return whether a `noqa` with the rule's number is at the finding's lines, or applies to the whole file."""
     rule, lines = f"S{finding['test_id'][1:]}", source.split("\n")
     if re.search(rf"^# ruff: noqa: [^\n]*\b{rule}\b", source, re.MULTILINE):
         return True
@@ -82,13 +82,13 @@ def is_reasoned(finding: Mapping[str, Any], source: str) -> bool:
 
 @cache
 def locked() -> dict[str, str]:
-    """The version of each locked package, by its normalised name; not our own."""
+    """Return the version of each locked package, except our own, by its normalised name."""
     document = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
     return {one["name"]: one["version"] for one in document["package"] if "registry" in one["source"]}
 
 
 def check_advisories() -> Outcome:
-    """The vendored file, and a service if one can be reached."""
+    """Compare the locked packages with the vendored file, and ask a service if one can be reached."""
     packages, vendored = locked(), json.loads(ADVISORIES.read_text(encoding="utf-8"))
     found = [
         f"{one['package']} {packages[one['package']]}: {', '.join([one['id'], *one['aliases']])}"
@@ -99,12 +99,12 @@ def check_advisories() -> Outcome:
     file = f"{len(packages)} locked packages with {len(vendored['advisories'])} vendored advisories, {age} days old"
     asked = ask_service(packages)
     if asked is None:
-        return Outcome(looked_at=f"{file}; no service of advisories was reachable, so nothing newer was looked for", found=tuple(found))
+        return Outcome(looked_at=f"{file}; no advisory service was reachable, so newer advisories were not checked", found=tuple(found))
     return Outcome(looked_at=f"{file}, and with osv.dev as of now", found=(*found, *asked))
 
 
 def hits(advisory: Mapping[str, Any], packages: Mapping[str, str]) -> bool:
-    """Whether an advisory is about the locked version of its package."""
+    """Return whether an advisory applies to the locked version of its package."""
     try:
         version = Version(packages[advisory["package"]])
     except (KeyError, InvalidVersion):
@@ -115,7 +115,7 @@ def hits(advisory: Mapping[str, Any], packages: Mapping[str, str]) -> bool:
 
 
 def ask_service(packages: Mapping[str, str]) -> tuple[str, ...] | None:
-    """What pip-audit finds by osv.dev; None if it cannot be asked in time."""
+    """Return the findings of pip-audit from osv.dev; None if it does not answer in time."""
     listed = "\n".join(f"{name}=={version}" for name, version in packages.items())
     command = [
         TOOLS / "pip-audit",
@@ -152,34 +152,34 @@ LICENSE_REASONS: Mapping[str, str] = {
     "cel-python": "declares none; its wheel holds the text of Apache-2.0",
     "djlint": "GPL-3.0: lints templates where Fairlead is developed, and is in no image",
 }
-"""Packages whose license is none of the permitted ones, each with the reason why it may be used."""
+"""Packages without a permitted license, each with the reason why it may be used."""
 
 
 def check_licenses() -> Outcome:
-    """The license that each installed package declares."""
+    """Check the license that each installed package declares."""
     installed = {normalised(one.metadata["Name"]): one for one in distributions() if one.metadata["Name"]}
     packages = {name: one for name, one in installed.items() if name in locked()}
     found = [f"{name}: {license_of(one) or 'no license declared'}" for name, one in packages.items() if not is_permitted(name, one)]
     return Outcome(
-        looked_at=f"{len(packages)} installed packages declare a permitted license, {len(LICENSE_REASONS)} are reasoned",
+        looked_at=f"{len(packages)} installed packages declare a permitted license, {len(LICENSE_REASONS)} have a reason in this script",
         found=tuple(sorted(found)),
     )
 
 
 def normalised(name: str) -> str:
-    """As registries compare names."""
+    """Return a package's name in the form in which registries compare names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def license_of(package: Distribution) -> str:
-    """What the metadata say: an expression, a classifier, or the first words of a text."""
+    """Return the license from a package's metadata: an expression, a classifier, or the first words of a text."""
     metadata = package.metadata
     classifiers = [one.rpartition("::")[2].strip() for one in metadata.get_all("Classifier") or () if one.startswith("License ::")]
     return " ".join(filter(None, [metadata.get("License-Expression"), *classifiers, (metadata.get("License") or "")[:80]]))
 
 
 def is_permitted(name: str, package: Distribution) -> bool:
-    """Whether the package's license is a permitted one, or its use is reasoned."""
+    """Return whether the package's license is permitted, or its use is justified."""
     return name in LICENSE_REASONS or bool(PERMITTED.search(license_of(package)))
 
 
@@ -197,11 +197,11 @@ SECRETS: Mapping[str, re.Pattern[str]] = {
     "a PyPI token": re.compile(r"\bpypi-[A-Za-z0-9_-]{60,}"),
 }
 SECRET_REASONS: Mapping[str, str] = {}
-"""Files that hold what looks like a secret, each with the reason why it is none."""
+"""Files with a text that looks like a secret, each with the reason why it is not a secret."""
 
 
 def check_secrets() -> Outcome:
-    """Every file that git knows."""
+    """Check every file that git tracks."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     files = [name for name in listed if name and (ROOT / name).is_file() and not (ROOT / name).is_symlink()]
     found = [
@@ -214,7 +214,7 @@ def check_secrets() -> Outcome:
 
 
 def secrets_in(content: bytes) -> Iterator[tuple[int, str]]:
-    """The lines of a file that hold a secret, and its kind; none in a binary file."""
+    """Yield the lines of a file that contain a secret, each with the kind of secret; nothing for a binary file."""
     if b"\0" in content[:8000]:
         return
     text = content.decode(errors="replace")
@@ -232,10 +232,10 @@ CHECKS: Mapping[str, Callable[[], Outcome]] = {
 
 
 def main(names: list[str]) -> int:
-    """Run these checks, or all; the exit code."""
+    """Run the named checks, or all, and return the exit code."""
     unknown = set(names) - set(CHECKS)
     if unknown:
-        print(f"no such check: {', '.join(sorted(unknown))}; there are {', '.join(CHECKS)}", file=sys.stderr)
+        print(f"unknown check: {', '.join(sorted(unknown))}; write one of {', '.join(CHECKS)}", file=sys.stderr)
         return 2
     is_clean = True
     for name in names or CHECKS:

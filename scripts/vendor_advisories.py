@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/vendor_advisories.py <git directory>
 
-Only facts are taken: identifiers, packages and versions.
+It takes only facts from the database: identifiers, packages and versions.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ SOURCE = "https://github.com/pypa/advisory-database"
 
 
 def git(repository: str, *arguments: str) -> str:
-    """What git prints."""
+    """Return the output of a git command."""
     return subprocess.run(["git", "-C", repository, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def advisories(repository: str) -> Iterator[dict[str, Any]]:
-    """The advisories about locked packages that were not withdrawn."""
+    """Yield the advisories about locked packages that are not withdrawn."""
     names = locked()
     for path in git(repository, "ls-tree", "-r", "--name-only", "HEAD", "vulns/").splitlines():
         if path.split("/")[1] in names and path.endswith(".yaml"):
@@ -33,7 +33,7 @@ def advisories(repository: str) -> Iterator[dict[str, Any]]:
 
 
 def read(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """An entry for each package that an advisory is about."""
+    """Yield an entry for each package that an advisory names."""
     for affected in document.get("affected") or () if "withdrawn" not in document else ():
         ranges = [one for one in affected.get("ranges") or () if one["type"] == "ECOSYSTEM"]
         is_listed = not ranges or any("last_affected" in event for one in ranges for event in one["events"])
@@ -47,7 +47,7 @@ def read(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def pairs(events: list[Mapping[str, str]]) -> Iterator[tuple[str, str | None]]:
-    """From which version each range reaches to which, which is not in it; None = to the newest."""
+    """Yield the bounds of each range: its first version, and the first version after it; None = all newer versions."""
     low: str | None = None
     for event in events:
         if "introduced" in event:

@@ -1,4 +1,4 @@
-"""See the package."""
+"""The command line of the package, which its docstring describes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from benchmarks.command_line import above_zero, count, end_everything_when_ended
 from benchmarks.gateway import check_free, process, wait_until
 
 HONEST = "none"
-"""The word for the switch after which the hostile engines answer as others do."""
+"""The name of no attack: after it, the hostile engines behave like all other engines."""
 AFTERWARDS_SECONDS = 10.0
 """Seconds after the attack until memory and files are read again."""
 LOOK_SECONDS = 0.5
@@ -32,13 +32,13 @@ LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Router:
-    """A router under attack, and the switch of its engines' attacks."""
+    """A router under attack, and the port that switches its engines' attack."""
 
     pid: int
     port: int
     switch_port: int
     somebody_port: int
-    """The port of somebody else, whom the hostile engines can send their bytes to."""
+    """The port of a program other than the router, to which the hostile engines can also send their bytes."""
 
     def memory_mb(self) -> float:
         return memory_mb(self.pid)
@@ -95,10 +95,10 @@ class Findings:
     before: Load
     during: Load
     beside: Load
-    """The load while the same hostile engines send the same bytes to somebody else."""
+    """The load while the same hostile engines send the same bytes to a program other than the router."""
     attacker: Attacker
     memory: list[float] = field(default_factory=list)
-    """Memory in MB: before the attack, at most during it, and after it."""
+    """The router's memory in MiB: before the attack, its maximum, and after the attack."""
     files: list[int] = field(default_factory=list)
     recovered_seconds: float = 0.0
 
@@ -127,7 +127,7 @@ HEADER = (
 
 @asynccontextmanager
 async def attacking(router: Router, name: str, attacker: Attacker, seconds: float) -> AsyncIterator[None]:
-    """Run the attack while the block runs; an attack of `HONEST` engines is the same clients' requests, answered."""
+    """Make the attack until the block ends. For `HONEST`, the clients of an engines' attack get the usual answers."""
     if name in (*ENGINES, HONEST):
         await router.switch(name)
         task = asyncio.ensure_future(prompts(attacker))
@@ -156,7 +156,7 @@ async def _suspend(router: Router, seconds: float) -> None:
 async def attack(
     router: Router, name: str, *, seconds: float, rounds: int, size: float, afterwards: float = AFTERWARDS_SECONDS
 ) -> Findings:
-    """Run rounds without and with the attack in turns; return the findings."""
+    """Run rounds without and with the attack in turn, and return the findings."""
     found = Findings(name, Load(router.port), Load(router.port), Load(router.port), Attacker(router.port, size))
     await Load(router.port).run(1.0)
     memory, files = router.memory_mb(), router.files()
@@ -204,7 +204,9 @@ async def served(port: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Soak:
-    """The state of a router after many rounds of all attacks. Its memory's slope is that of the last two thirds."""
+    """The state of a router after many rounds of all attacks. The slope of its memory is computed from the last two
+    thirds.
+    """
 
     minutes: float
     mb_an_hour: float
@@ -215,7 +217,7 @@ class Soak:
 
 
 async def soak(router: Router, names: list[str], *, minutes: float, seconds: float, size: float, afterwards: float) -> Soak:
-    """Run all attacks in turn; read memory and files at the end of each round."""
+    """Run all attacks in turn, read memory and open files at the end of each round, and return the findings."""
     began, failed, growth, hours = time.monotonic(), 0, Growth(), 0.0
     while not hours or time.monotonic() - began < minutes * 60:
         for name in names:
@@ -251,15 +253,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attacks", type=names_of(NAMES), default=",".join(NAMES), help=f"of {', '.join(NAMES)}")
     parser.add_argument("--seconds", type=above_zero, default=4.0, help="of each round")
-    parser.add_argument("--rounds", type=count, default=3, help="without and with the attack, each")
-    parser.add_argument("--size", type=above_zero, default=1.0, help="multiplies an attack's connections, sessions or bytes")
+    parser.add_argument("--rounds", type=count, default=3, help="rounds without the attack, and as many with it")
+    parser.add_argument("--size", type=above_zero, default=1.0, help="factor of an attack's connections, sessions or bytes")
     parser.add_argument("--afterwards", type=zero_or_more, default=AFTERWARDS_SECONDS, help="seconds until memory and files are read again")
-    parser.add_argument("--soak-minutes", type=zero_or_more, default=0.0, help="all attacks in turn for this long, a round each")
+    parser.add_argument(
+        "--soak-minutes", type=zero_or_more, default=0.0, help="run all attacks in rounds, one after another, for this long"
+    )
     parser.add_argument(
         "--first-port",
         type=count,
         default=29110,
-        help="of the engines; router, control API, a switch and somebody else take the four before it",
+        help="port of the first engine; router, control API, switch and a further server use the four ports before it",
     )
     options = parser.parse_args()
     end_everything_when_ended()

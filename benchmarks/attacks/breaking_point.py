@@ -4,13 +4,13 @@
 
 The world is that of `benchmarks.attacks`. Each step opens this number of connections at once, from `--addresses`
 loopback addresses: strangers that send nothing (`idle`), or clients that send one request after another (`asking`).
-Meanwhile seven known clients, whose connections were open before, and new clients send requests. A line has: the
-connections that stayed open, those that were answered 4xx or 5xx, those closed without an answer, the known clients'
-requests and how many failed, the new clients served and refused, the requests of the step's own clients and how many
-failed, the router's open files and memory, and, after all have gone, the seconds until a new client was served and the
-files 10 s later.
+Meanwhile seven known clients, whose connections were open before, and new clients send requests. The line of a step has
+the connections that stayed open, those that were answered 4xx or 5xx, and those that were closed without an answer.
+Then come the known clients' requests and how many failed, the new clients served and refused, and the requests of the
+step's own clients and how many failed. The last figures are the router's open files and memory, the seconds until a new
+client was served after the step's connections were closed, and the open files 10 s later.
 
-A router may hold as many files as the system allows (`ulimit -Hn`), unless `--files` says fewer.
+A router may hold as many files as the system allows (`ulimit -Hn`), unless `--files` sets a lower limit.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from benchmarks.attacks.world import POOLS
 from benchmarks.command_line import above_zero, count, end_everything_when_ended, numbers_of, zero_or_more
 
 AT_ONCE = 200
-"""Number of connections that are begun together."""
+"""Maximum number of connections that are opened at the same time."""
 NEW_CLIENTS = 20
 CONNECT_SECONDS = 30.0
 
 
 class Stranger(asyncio.Protocol):
-    """A connection that sends nothing; `end` is how the router ended it."""
+    """A connection that sends nothing. `end` is the way in which the router ended it; empty while it is open."""
 
     end = ""
 
@@ -104,7 +104,7 @@ async def idle(port: int, connections: int, addresses: int) -> list[Stranger]:
 
 
 async def asking(port: int, connections: int, seconds: float) -> Load:
-    """Run clients that send requests all the time, each on its own connection."""
+    """Run clients that send one request after another, each on its own connection, and return their load."""
     load, end = Load(port), time.monotonic() + seconds
 
     async def one(number: int) -> None:
@@ -119,8 +119,9 @@ async def asking(port: int, connections: int, seconds: float) -> Load:
 
 
 async def known(load: Load, ended: asyncio.Event) -> None:
-    """Run clients of all pools but the first, with one request after the other on the same connection, until the event
-    is set.
+    """Run a client for each pool except the first until the event is set.
+
+    Each sends one request after the other on the same connection.
     """
 
     async def one(number: int) -> None:
@@ -136,7 +137,7 @@ async def known(load: Load, ended: asyncio.Event) -> None:
 
 
 async def step(router: Router, kind: str, connections: int, *, addresses: int, seconds: float, afterwards: float) -> Step:
-    """Measure one number of connections."""
+    """Measure one number of connections and return the findings."""
     found, ended, strangers = Step(kind, connections, known=Load(router.port)), asyncio.Event(), list[Stranger]()
     serving = asyncio.create_task(known(found.known, ended))
     await asyncio.sleep(1.0)  # the known ones' connections are open
@@ -176,13 +177,15 @@ async def run(router: Router, options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--idle", type=numbers_of, default="1000,2000,5000,10000", help="connections that say nothing, step by step")
-    parser.add_argument("--asking", type=numbers_of, default="100,400,1600", help="clients that ask all the time, step by step")
-    parser.add_argument("--addresses", type=count, default=8, help="loopback addresses that strangers come from")
-    parser.add_argument("--files", type=count, default=None, help="open files that the router may have")
-    parser.add_argument("--seconds", type=above_zero, default=5.0, help="for which each step lasts when its connections are open")
+    parser.add_argument("--idle", type=numbers_of, default="1000,2000,5000,10000", help="numbers of silent connections, one for each step")
+    parser.add_argument(
+        "--asking", type=numbers_of, default="100,400,1600", help="numbers of clients that send requests all the time, one for each step"
+    )
+    parser.add_argument("--addresses", type=count, default=8, help="number of loopback addresses from which strangers connect")
+    parser.add_argument("--files", type=count, default=None, help="the router's limit of open files")
+    parser.add_argument("--seconds", type=above_zero, default=5.0, help="seconds that each step lasts once its connections are open")
     parser.add_argument("--afterwards", type=zero_or_more, default=AFTERWARDS_SECONDS, help="seconds until files are read again")
-    parser.add_argument("--first-port", type=count, default=29160, help="as in benchmarks.attacks")
+    parser.add_argument("--first-port", type=count, default=29160, help="port of the first engine, as in benchmarks.attacks")
     options = parser.parse_args()
     end_everything_when_ended()
     allow_files()

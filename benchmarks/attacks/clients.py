@@ -13,7 +13,7 @@ from itertools import count
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 _REFUSALS = (b"HTTP/1.1 4", b"HTTP/1.1 5")
 _BEGIN_TOGETHER = 200
-"""Number of connections that are begun at once."""
+"""Maximum number of connections that are opened at the same time."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Attacker:
     size: float = 1.0
     opened: int = 0
     refused: int = 0
-    """Number of answers that refuse, and of connections closed without an answer."""
+    """Number of refused requests, plus connections that were closed without an answer."""
     sessions: int = 0
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -32,7 +32,7 @@ class Attacker:
         return max(1, round(usual * self.size))
 
     async def open(self, first: bytes, then: bytes = b"", pause: float = 0.0) -> None:
-        """Open a connection that sends `first`, then `then` again and again after each pause, until it is closed."""
+        """Open a connection that sends `first`, and then `then` after each pause, until it is closed."""
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:
@@ -61,7 +61,7 @@ class Attacker:
                 await writer.drain()
 
     async def many(self, connections: int, first: bytes, then: bytes = b"", pause: float = 0.0) -> None:
-        """Open this number of connections at once, and each again when it was closed."""
+        """Open this number of connections at once, and open each again after it was closed."""
 
         async def one() -> None:
             while True:
@@ -112,7 +112,7 @@ async def resets(attacker: Attacker) -> None:
 
 
 async def sessions(attacker: Attacker) -> None:
-    """Send requests each with its own session id, 20,000 in all."""
+    """Send 20,000 requests, each with its own session id."""
     names, most = count(), attacker.number(20_000)
 
     async def one() -> None:
@@ -137,9 +137,7 @@ async def sessions(attacker: Attacker) -> None:
 
 
 async def prompts(attacker: Attacker) -> None:
-    """Send requests to the attacked pool, whose engines are hostile: without requests the engines have nothing to
-    answer.
-    """
+    """Send requests to the attacked pool, because its hostile engines can attack only in answers."""
 
     async def one() -> None:
         body = b'{"model":"pool-0","stream":true,"messages":[{"role":"user","content":"hello"}]}'
@@ -176,7 +174,7 @@ ENGINES = (
     "resets",
     "silence",
 )
-"""Attacks made by the attacked pool's engines (`world`)."""
+"""The attacks that the engines of the attacked pool make (see `world`)."""
 SUSPENDED = "suspended"
-"""The attack that stops the router's process (SIGSTOP) in the middle of the round, and continues it."""
+"""The attack that suspends the router's process (SIGSTOP) in the middle of the round, and later resumes it."""
 NAMES = (*ENGINES, *CLIENTS, SUSPENDED)

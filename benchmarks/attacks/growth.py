@@ -1,4 +1,4 @@
-"""How the memory and the open files of processes grow over a long run."""
+"""The growth of processes' memory and open files over a long run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEADER = f"{'process':<22}{'rounds':>7}{'MB first':>10}{'a third':>9}{'two':>6}{
 
 
 def memory_mb(pid: int) -> float:
-    """Return the resident memory of a process in MB."""
+    """Return the resident memory of a process in MiB."""
     fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
     return int(fields["VmRSS"].split()[0]) / 1024
 
@@ -35,12 +35,12 @@ class Growth:
     points: dict[str, list[Point]] = field(default_factory=lambda: defaultdict(list))
 
     def look(self, processes: Mapping[str, int], hours: float) -> None:
-        """Read these processes, given by name and pid, this number of hours after the start."""
+        """Read memory and files of these processes, given as name and pid, `hours` hours after the start."""
         for name, pid in processes.items():
             self.points[name].append(Point(hours=hours, memory_mb=memory_mb(pid), files=open_files(pid)))
 
     def mb_an_hour(self, name: str) -> float:
-        """Return the slope in MB an hour over the last two thirds: before that, caches fill."""
+        """Return the slope in MiB an hour over the last two thirds of the run; in the first third, caches fill."""
         found = self.points[name]
         return slope([(one.hours, one.memory_mb) for one in found[len(found) // 3 :]])
 
@@ -63,7 +63,7 @@ class Growth:
 
 
 def slope(points: list[tuple[float, float]]) -> float:
-    """Return the slope of the straight line that fits best."""
+    """Return the slope of the least-squares line through the points; 0 if all x are equal."""
     n, x, y = len(points), sum(p[0] for p in points), sum(p[1] for p in points)
     square = sum(p[0] ** 2 for p in points) * n - x * x
     return (n * sum(a * b for a, b in points) - x * y) / square if square else 0.0

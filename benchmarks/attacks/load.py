@@ -21,7 +21,7 @@ class Load:
     failed: int = 0
 
     async def run(self, seconds: float) -> None:
-        """Send requests for this number of seconds; wait for answers that take longer."""
+        """Send requests for this number of seconds, and wait for the last answers."""
         end = time.monotonic() + seconds
         await asyncio.gather(*(self._client(f"pool-{number}", end) for number in range(1, POOLS)))
 
@@ -35,13 +35,13 @@ class Load:
         client.close()
 
     def share(self, part: float) -> float:
-        """Return the quantile of the answers' times in milliseconds."""
+        """Return the quantile `part` (0-1) of the answers' times, in milliseconds."""
         ordered = sorted(self.seconds)
         return ordered[min(len(ordered) - 1, int(part * len(ordered)))] * 1000 if ordered else 0.0
 
 
 class Client:
-    """A client that sends requests to one pool on one connection, which it opens again when it was closed."""
+    """A client that sends requests to a pool on one connection, and opens a new connection after it was closed."""
 
     def __init__(self, port: int, model: str) -> None:
         self._port = port

@@ -1,12 +1,13 @@
-"""Eight pools of two mock engines, and a control API that lists them. The engines of the first pool are hostile, and a
-separate process, so that they do not slow the others.
+"""Eight pools of two mock engines, and a control API that lists them.
 
     python -m benchmarks.attacks.world SWITCH_PORT FIRST_ENGINE_PORT hostile
     python -m benchmarks.attacks.world API_PORT FIRST_ENGINE_PORT honest
     python -m benchmarks.attacks.world PORT FIRST_ENGINE_PORT somebody
 
-`somebody` takes the same requests as a router and asks the hostile engines too, so that they send the same bytes to
-somebody else than the router.
+The engines of the first pool are hostile. They run in a separate process, so that they do not slow the other engines.
+
+`somebody` is a program other than the router. It accepts the same requests as a router and sends them to the hostile
+engines, so that they send the same bytes to it.
 
 `GET /attack/NAME` at the switch begins an attack of the hostile engines, `GET /attack/none` ends it.
 """
@@ -31,7 +32,7 @@ _PIECE = b"x" * 65536
 _VALUES = b'{"choices":[' + b"{}," * 2_500_000 + b"{}]}"
 _HEAD_BYTES = 65_536
 _PAUSE_SECONDS = 0.01
-"""Seconds between two pieces of a flood: 6 MB/s per connection, which is many bytes but does not fill the machine."""
+"""Seconds between two pieces of a flood: 6 MB/s per connection, which does not use all of the machine."""
 _STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -46,7 +47,7 @@ def tables(first_port: int) -> list[RoutingTable]:
 
 
 class HostileEngine(MockEngine):
-    """An engine that makes the current attack, or else behaves like a mock engine."""
+    """An engine that makes the current attack. Without an attack it behaves like a mock engine."""
 
     attack = "none"
 
@@ -89,7 +90,7 @@ class HostileEngine(MockEngine):
                 super().answer(head, body)
 
     def flood(self, before: bytes, piece: bytes) -> None:
-        """Send `piece` until the router closes the connection."""
+        """Send `before`, and then `piece` repeatedly until the router closes the connection."""
         self.write(before)
         self.pour(piece)
 
@@ -102,7 +103,7 @@ class HostileEngine(MockEngine):
 
 
 class Switch(MockEngine):
-    """The server that switches the hostile engines' attack."""
+    """The server that sets the hostile engines' attack."""
 
     def answer(self, head: bytes, body: bytes) -> None:
         if head.startswith(b"get /attack/"):
@@ -125,7 +126,9 @@ class ManyPools(MockControlApi):
 
 
 class Somebody:
-    """Takes clients' requests as a router does, asks both hostile engines and reads as much of their answers."""
+    """Accepts clients' requests as a router does, sends them to both hostile engines, and reads as much of the
+    answers.
+    """
 
     def __init__(self, engines: range) -> None:
         self._engines = engines

@@ -2,9 +2,9 @@
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.crashes [--reports 50000] [--rate 500] [--pause 20]
 
-Four routers' reporting (the router's own spool, lanes and client, each in its own process) sends to two API processes
-on a Postgres with fsync. Meanwhile plans are made, applied and undone against the sandbox's Kubernetes API. Postgres
-and each API process are killed with SIGKILL, and paused, in turn. At the end every record that was written to a
-router's disk must be stored exactly once, every plan be applied completely or not at all, and the record not contradict
-itself. Prints the findings; ends with code 1 when a promise was not kept.
+Four reporting processes, each with a router's own spool, lanes and client, send reports to two API processes on a
+Postgres with fsync. Meanwhile plans are made, applied and undone against the sandbox's Kubernetes API. Postgres and
+each API process are killed with SIGKILL, and paused, in turn. At the end, every record that was written to a router's
+disk must be stored exactly once, every plan must be applied completely or not at all, and the stored record must not
+contradict itself. Prints the findings, and ends with code 1 if a promise was not kept.
 """

@@ -1,4 +1,4 @@
-"""See the package."""
+"""The command line of the package, which its docstring describes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from processkube.testing.clients import KubernetesClient
 
 ROUTERS = 4
 OLD_SECONDS = 3.0
-"""Seconds: a backlog is gone when no router has an unsent report that is older."""
+"""A backlog counts as gone when no router has an unsent report that is older than this many seconds."""
 BACKLOG_SECONDS = 60.0
 SERVER = {"max_connections": "60", "shared_buffers": "256MB"}
 SPEC: dict[str, Any] = {"model": "tiny", "replicas": 3, "engine": {"type": "simulated"}, "routing": {"policy": "fairlead"}}
@@ -42,14 +42,14 @@ SPEC: dict[str, Any] = {"model": "tiny", "replicas": 3, "engine": {"type": "simu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault. `hurt` returns when the fault is over; the killed process may still be starting."""
+    """A fault. `hurt` causes it and returns when it is over; the killed process may still be starting then."""
 
     name: str
     hurt: Callable[[], None]
 
 
 class Reporting:
-    """The routers' processes, and the newest report of each."""
+    """The reporting processes, and the newest status line of each."""
 
     def __init__(self, folder: Path, urls: list[str], rate: float, reports: int, tick: float) -> None:
         self.told: list[dict[str, Any]] = [{} for _ in range(ROUTERS)]
@@ -96,7 +96,7 @@ class Reporting:
         return sum(int(told.get("batches", 0)) for told in self._still_telling())
 
     def _still_telling(self) -> list[dict[str, Any]]:
-        """Return the newest reports of routers that are not done; everything of a router that is done is
+        """Return the newest status lines of routers that are not done. All records of a done router are
         acknowledged.
         """
         return [told for told, done in zip(self.told, self.done, strict=True) if not done]
@@ -152,7 +152,7 @@ async def prepared(urls: list[str]) -> None:
 
 
 def run(folder: Path, given: argparse.Namespace, kubeconfig: str) -> dict[str, bool]:
-    """Run everything; return each promise, and whether it was kept."""
+    """Run everything, and return for each promise whether it was kept."""
     begun = time.monotonic()
     postgres = PostgresProcess(folder, SERVER)
     postgres.start()
@@ -256,7 +256,7 @@ async def verified(urls: list[str]) -> bool:
 
 
 def main() -> int:
-    """Run, print, and return 0 if all promises were kept, else 1."""
+    """Run and print everything, and return 0 if all promises were kept, otherwise 1."""
     reading = argparse.ArgumentParser(
         prog="python -m benchmarks.crashes", description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -267,7 +267,7 @@ def main() -> int:
     )
     reading.add_argument("--pause", type=zero_or_more, default=20.0, help="seconds for which a process is paused")
     reading.add_argument("--calm", type=zero_or_more, default=15.0, help="seconds between two faults")
-    reading.add_argument("--directory", type=Path, help="for data and logs, a short path; a temporary one without it")
+    reading.add_argument("--directory", type=Path, help="folder for data and logs, with a short path; without this option, a temporary one")
     given = reading.parse_args()
     end_everything_when_ended()
     with tempfile.TemporaryDirectory(prefix="fl-crash-") as scratch:

@@ -1,6 +1,4 @@
-"""The records that each router reports at each tick, so that the stored records follow from the ticks; and the check of
-them.
-"""
+"""The records that each router reports at each tick, and a check of the stored records, which follow from the ticks."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ from fairlead.tables import PoolKey
 POOL = PoolKey(namespace="default", name="crashes")
 INSTANCES = tuple(f"i{number}" for number in range(8))
 MOVES_AFTER = 10
-"""Number of ticks after its begin at which a session moves."""
+"""The number of ticks after which a session moves."""
 SHARED = 50
-"""Every this number of ticks, all routers begin the same session at once."""
+"""After every such number of ticks, all routers begin the same session at once."""
 
 _WEIGHING = Weighing(
     rule="slo",
@@ -36,7 +34,7 @@ _WEIGHING = Weighing(
 
 
 def records(router: str, tick: int, decisions: int, at: float, seconds: list[int]) -> dict[str, list[Any]]:
-    """Return the records of one tick by field of a report; `seconds` are those that ended since the last tick."""
+    """Return the records of a tick by field of a report; `seconds` are the seconds that ended since the last tick."""
     home = INSTANCES[tick % 8]
     found: dict[str, list[Any]] = {
         "decisions": [_decision(f"{router}-d{tick}-{number}", f"{router}-s{tick}", home, at) for number in range(decisions)],
@@ -139,7 +137,7 @@ class Sent:
 
 
 def missing_or_doubled(url: str, sent: list[Sent]) -> list[str]:
-    """Return messages about records that are not stored exactly once; `url` is in libpq's form."""
+    """Return a message for each kind of record of which some are not stored exactly once; `url` is in libpq's form."""
     found: list[str] = []
     with psycopg.connect(url) as connection:
 
@@ -181,7 +179,7 @@ def missing_or_doubled(url: str, sent: list[Sent]) -> list[str]:
 
 
 def rolled_up(url: str) -> tuple[int, int]:
-    """Return the requests in the load samples, and in their rollups of a minute."""
+    """Return the number of requests in the load samples, and the number in their rollups by minute."""
     with psycopg.connect(url) as connection:
         row = connection.execute(
             "SELECT (SELECT coalesce(sum(requests), 0)::bigint FROM load_samples), (SELECT coalesce(sum(requests_total), 0)::bigint FROM load_rollups_1m)"

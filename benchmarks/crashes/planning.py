@@ -1,4 +1,4 @@
-"""People who plan, apply and undo while things break, and a check that each plan was applied completely or
+"""A person who plans, applies and undoes changes during faults, and a check that each plan was applied completely or
 not at all.
 """
 
@@ -22,7 +22,9 @@ PAUSE_SECONDS = 1.0
 
 @dataclass(slots=True)
 class Planning:
-    """A person who scales the pool up and down, every third time by undoing, and repeats unanswered requests."""
+    """A person who scales the pool up and down and repeats unanswered requests. Every third change is made by
+    undoing.
+    """
 
     urls: list[str]
     token: str
@@ -67,7 +69,7 @@ class Planning:
 
 
 def half_applied(url: str, kubeconfig: str, generation_before: int) -> list[str]:
-    """Return contradictions between the object, the plans and the audit log."""
+    """Return contradictions between the object, the plans and the audit log, a sentence each."""
     client = KubernetesClient.of(kubeconfig)
     found = client.call("GET", f"{POOLS}/{POOL.name}")
     changes = found["metadata"]["generation"] - generation_before

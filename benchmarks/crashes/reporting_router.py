@@ -1,7 +1,7 @@
 """The reporting of one router, as a process: `python -m benchmarks.crashes.reporting_router NAME URLS FOLDER …`.
 
-Records are made at a fixed rate, whatever happens to them; they take the router's own way to the disk and to the API.
-Prints a JSON line twice a second, and a line with `"done": true` when everything was acknowledged.
+Records are made at a fixed rate, even if they cannot be delivered. They use the router's own code for the disk and the
+API. Prints a JSON line twice a second, and a line with `"done": true` when everything was acknowledged.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ LOOK_SECONDS = 0.05
 
 
 async def report(name: str, urls: list[str], token: str, folder: Path, rate: float, reports: int, tick_seconds: float) -> None:
-    """Write records to disk at `rate` decisions a second until there are `reports` of them; end when all
-    were accepted.
+    """Write records to disk at `rate` decisions a second until there are `reports` reports; end when all were
+    accepted.
     """
     spool, metrics = Spool(folder, SPOOL_BYTES, time.time), RouterMetrics()
     spool.open()

@@ -1,4 +1,4 @@
-"""Operates pools of prefill and decode instances under load, and prints what it cost their users.
+"""Operates pools of prefill and decode instances under load, and prints the cost for their users.
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations [operations] [--trace TRACE] [--instances 4]
         [--utilisation 0.7] [--rate 3.3] [--window 150] [--warm-up 300] [--no-kv-transfer]
@@ -9,34 +9,36 @@
         [--utilisation 0.7] [--rate 3.3] [--warm-up 300]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations designs [--trace TRACE] [--warm-up 150]
 
-Each mode but `designs` runs a whole sandbox with two routers, and ends it.
+Each mode except `designs` and `rollouts` runs a whole sandbox, and ends it.
 
-operations   A trace in Mooncake's format, or generated conversations, are sent to the pool `chat` at `--rate`; its
-             simulated engines are given the speed at which this load is `--utilisation` of what the instances of each
-             role can do. Meanwhile each role is scaled out to twice its instances and back, an instance flips its role
-             and one flips back, one of two nodes is cordoned and emptied by evictions, a new setting of the engine is
-             rolled out, an instance is drained that is in the middle of an answer of ten minutes, and the node is lost
-             with all its instances. Engines hand on their KV blocks, so that sessions take their caches along, unless
-             --no-kv-transfer says that all must be computed again. While roles are scaled, the same requests go to a
-             second pool, `newest`, which is scaled at the same moments: there the newest instances are cordoned right
-             before a scale-in and so go first, as they do without knowledge of caches. After each operation the load
-             runs on for `--window` seconds, which is also how long the windows are in which hit rates are compared.
+operations   A trace in Mooncake's format, or generated conversations, are sent to the pool `chat` at `--rate`. Its
+             simulated engines get the speed at which this load is `--utilisation` of what the instances of each role
+             can do. Meanwhile these operations are made: each role is scaled out to twice its instances and back, an
+             instance flips its role and another flips back, one of two nodes is cordoned and emptied by evictions, a
+             new setting of the engine is rolled out, an instance is drained in the middle of an answer of ten minutes,
+             and the node is lost with all its instances. Engines transfer their KV blocks, so that sessions take their
+             caches along; with --no-kv-transfer all must be computed again. While roles are scaled, the same requests
+             go to a second pool, `newest`, which is scaled at the same moments. There the newest instances are cordoned
+             right before a scale-in and so are removed first, as they are without knowledge of caches. After each
+             operation the load continues for `--window` seconds. Hit rates are compared in windows of this length.
 ratio        A load that shifts from prefill-heavy to decode-heavy and back goes to four pools of six instances at once:
-             three of fixed ratios, and one with `ratio: {mode: Auto}`.
-window       A schedule's window that opens in a minute and lasts one scales a pool, changes its SLO, and takes both
-             back.
+             three with fixed ratios, and one with `ratio: {mode: Auto}`.
+window       A schedule's window opens in a minute and lasts a minute. It scales a pool, changes its SLO, and undoes
+             both.
 effects      The same load goes to a pool for each of four plans: a scale-in, a drain, a policy and early rejection.
-             After the warm-up all are planned, each is applied when its simulation says what is expected of it, and
-             for as long as the simulation measured it is counted what happens.
-designs      What designs of a hand-over keep of a rollout's hits, by the same load alone: nothing runs.
-rollouts     What a rollout of the prefill instances keeps of the hits, in virtual time: the routers' scheduler and
-             simulated engines, without hand-overs and with sessions that fetch their blocks.
+             After the warm-up all are planned. Each is applied when its simulation has computed its expected effect.
+             Then the real effect is measured for as long as in the simulation.
+designs      The share of a rollout's hits that designs of a hand-over keep, computed from the same load without
+             running anything.
+rollouts     The share of hits that a rollout of the prefill instances keeps, in virtual time: with the routers'
+             scheduler and simulated engines, without hand-overs and with sessions that fetch their blocks.
 
-Progress and the tables go to stdout, the tables in Markdown. Ends with code 1 if a promise was not kept: no request
-fails that the lost node was not answering; the hit rate after a scale-in is at least nine tenths of the one before,
-each as a part of what an endless cache would have had of the same requests, as traces differ from window to window;
-the record does not contradict itself; Auto serves at most a point fewer in time than the best fixed ratio, and moves
-at most one instance per cooldown; what a plan is told to do comes within a quarter, or is told as unknown.
+Progress and the tables go to stdout, the tables in Markdown. Ends with code 1 if a promise was not kept. No request may
+fail unless the lost node was answering it. The hit rate after a scale-in must be at least nine tenths of the one
+before; both are taken relative to an endless cache with the same requests, because traces differ from window to window.
+The record must not contradict itself. Auto must serve at most a point fewer in time than the best fixed ratio, and move
+at most one instance per cooldown. The effect of a plan must be within a quarter of the expected effect, or have been
+reported as unknown.
 """
 
 from __future__ import annotations
@@ -62,12 +64,12 @@ MODES = ("operations", "ratio", "window", "effects", "designs", "rollouts")
 
 
 def main() -> int:
-    """Run one mode, and say whether every promise was kept."""
+    """Run one mode, and return 1 if a promise was not kept."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.pool_operations", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("mode", nargs="?", choices=MODES, default=MODES[0])
-    parser.add_argument("--trace", type=a_file, help="in Mooncake's format; generated conversations without it")
+    parser.add_argument("--trace", type=a_file, help="trace in Mooncake's format; without this option, conversations are generated")
     parser.add_argument("--instances", type=count, default=4, help="of each role")
     parser.add_argument("--utilisation", type=above_zero, default=0.7, help="share of what the instances can do")
     parser.add_argument("--rate", type=above_zero, default=3.3, help="requests per second, to each pool")

@@ -1,4 +1,4 @@
-"""The cost of each operation for the users of its pool, from their own measurements and the record."""
+"""The cost of each operation for the users of its pool, from their own measurements and the stored record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitRate:
-    """The cached prompt tokens of some requests; `ideal_tokens` would have been cached in an endless shared cache."""
+    """The prompt tokens of some requests: all, the cached ones, and those that an endless shared cache would have
+    had.
+    """
 
     prompt_tokens: int
     cached_tokens: int
@@ -35,7 +37,7 @@ class HitRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The cost of an operation. Counts are from its begin to that of the next operation on the pool."""
+    """The cost of an operation. Counts cover the time from its beginning until the pool's next operation begins."""
 
     operation: Operation
     requests: int
@@ -52,19 +54,19 @@ class Cost:
 
     @property
     def kept(self) -> float:
-        """The hit rate after the operation over the one before."""
+        """The hit rate after the operation, divided by the hit rate before it; 0 if that was 0."""
         return self.after.share / self.before.share if self.before.share else 0.0
 
     @property
     def kept_of_ideal(self) -> float:
-        """The same ratio of each window's share of the ideal, which is independent of differences between
-        the prompts.
+        """The same ratio of the shares of the ideal hit rate. It does not depend on differences between the windows'
+        prompts.
         """
         return self.after.of_ideal / self.before.of_ideal if self.before.of_ideal else 0.0
 
 
 def costs_of(pool: LoadedPool, work: Work, operations: Sequence[Operation], window: float) -> list[Cost]:
-    """Return the cost of each operation on the pool, in their order."""
+    """Return the costs of all operations on the pool, in order."""
     own = [operation for operation in operations if operation.pool == pool.name]
     moves = pool.sandbox.everything("/v1/migrations", pool=f"default/{pool.name}")
     ends = [*(operation.begun for operation in own[1:]), float("inf")][: len(own)]
@@ -90,8 +92,10 @@ def _cost(
 
 
 def hit_rate(served: Iterable[RequestOutcome], work: Work, begin: float, end: float) -> HitRate:
-    """Return the hit rate of the requests sent in [begin, end) that were served. An answer continued elsewhere finds
-    its own prompt cached there; cached tokens beyond those of an endless cache do not count.
+    """Return the hit rate of the served requests that were due in [begin, end).
+
+    Cached tokens beyond those of an endless cache do not count, because an answer that continues at another instance
+    can find its own prompt cached there.
     """
     found = [one for one in served if begin <= one.due_seconds < end and one.verdict is ReplayVerdict.SERVED]
     return HitRate(
@@ -102,8 +106,7 @@ def hit_rate(served: Iterable[RequestOutcome], work: Work, begin: float, end: fl
 
 
 def lost_answers(failed: Iterable[RequestOutcome], loss: Loss | None) -> tuple[list[RequestOutcome], list[RequestOutcome]]:
-    """Return failed requests in two lists: those cut in the middle of the answer that a lost instance was giving, and
-    all others.
+    """Return failed requests in two lists: those that broke off in the answer of a lost instance, and all others.
 
     A request without any byte of its answer is among the others, because it could have been retried.
     """
@@ -131,7 +134,7 @@ def _unix(stamp: str) -> float:
 
 
 def by_window(served: Sequence[RequestOutcome], work: Work, window: float) -> list[tuple[float, HitRate]]:
-    """Return the hit rates of the whole run, window by window."""
+    """Return the begin and the hit rate of each window of the whole run."""
     last = max((one.due_seconds for one in served), default=0.0)
     edges = [window * number for number in range(int(last / window) + 2)]
     return [(begin, hit_rate(served, work, begin, end)) for begin, end in pairwise(edges)]

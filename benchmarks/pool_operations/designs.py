@@ -1,6 +1,7 @@
-"""What designs of a hand-over keep of a rollout's hits, by a trace alone: each session's blocks are at one of four
-instances, which are replaced one after another. No engine is busy, and a block is available as soon as it is computed
-or fetched, so this shows only the loss without a hand-over.
+"""Estimates from a trace alone how many of a rollout's hits each design of a hand-over keeps.
+
+Each session's blocks are at one of four instances, which are replaced one after another. No engine is busy, and a block
+is available as soon as it is computed or fetched. So this shows only the loss that a hand-over can prevent.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from fairlead.routing.knowledge.next_turns import SOON_SECONDS
 from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 DRAINS_SECONDS = (27.0, 55.0, 86.0, 120.0)
-"""Seconds after the rollout's begin at which the instances drained, in a live run without transfers."""
+"""The times, in seconds after the rollout's begin, at which the instances drained in a live run without transfers."""
 WINDOW_SECONDS = 100.0
 SEEDS = range(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """A design of a hand-over. `computes` is the share of all instances' throughput that goes into prompts of sessions
-    that were left; `fetches` sessions a second fetch their blocks while their instance is kept. `stays`: sessions go to
-    new instances only.
+    """A design of a hand-over.
+
+    `computes` is the share of all instances' throughput that computes the prompts of left sessions. `fetches` is the
+    number of sessions a second that fetch their blocks while their instance is kept. With `stays`, sessions go to new
+    instances only.
     """
 
     words: str
@@ -55,9 +58,7 @@ class _Session:
 
 @dataclass(slots=True)
 class _Pool:
-    """The caches, and the sessions left behind: the time from which each may fetch, or the order in which they are
-    computed.
-    """
+    """The caches and the left sessions: when each may fetch its blocks, or in which order they are computed."""
 
     design: Design
     tokens_per_second: float
@@ -72,11 +73,11 @@ class _Pool:
     at: float = 0.0
 
     def any_of(self, *, moves: bool) -> str:
-        """Return an instance for a session: one that stays if the session `moves` and the design says so."""
+        """Return an instance for a session. If the session `moves` and the design says so, it is a new instance."""
         return self.chance.choice(self.new if moves and self.design.stays and self.new else [*self.old, *self.new])
 
     def drain(self, now: float) -> None:
-        """Drain the next old instance, and add a new one for it."""
+        """Drain the next old instance, and add a new instance instead."""
         gone = self.old.pop(0)
         self.new.append(f"new-{len(self.new)}")
         recent = [key for key, one in self.sessions.items() if one.instance == gone and now - one.at <= SOON_SECONDS]
@@ -86,7 +87,7 @@ class _Pool:
         self.left += recent[reached:]
 
     def hand_over(self, now: float) -> None:
-        """Let sessions fetch whose time has come, and compute others within the throughput."""
+        """Let sessions fetch their blocks at their time, and compute the prompts of others within the throughput."""
         for key in [key for due, key in self.fetching if due <= now]:
             self._move(key)
         self.fetching = [one for one in self.fetching if one[0] > now]
@@ -110,7 +111,7 @@ class _Pool:
         return instance in self.old or instance in self.new
 
     def serve(self, key: int, row: TraceRow, now: float) -> int:
-        """Serve a session's turn; return its hit tokens."""
+        """Serve a session's turn, and return its hit tokens."""
         session = self.sessions.get(key)
         where = session.instance if session is not None and self.has(session.instance) else self.any_of(moves=session is not None)
         cache = self.caches.setdefault(where, set())
@@ -121,9 +122,7 @@ class _Pool:
 
 
 def kept(work: Work, design: Design, instances: int, begin: float, seed: int) -> list[float]:
-    """Return the hits as shares of the ideal, for the window before the rollout's `begin` and the three windows from it
-    on.
-    """
+    """Return the hits as shares of the ideal, for the window before `begin` and the three windows from `begin` on."""
     pool = _Pool(design, instances * work.prefill_tokens_per_second, random.Random(seed))
     drains, owners = [begin + seconds for seconds in DRAINS_SECONDS], dict[int, int]()
     found = {window: [0, 0] for window in range(-1, 3)}
@@ -143,7 +142,7 @@ def kept(work: Work, design: Design, instances: int, begin: float, seed: int) ->
 
 
 def run_designs(work: Work, instances: int, warm_up: float) -> int:
-    """Print what each design keeps, as the mean of several placements."""
+    """Print the hits that each design keeps, as means over several placements. Return 0."""
     print("| design | hits before, from the begin, and in the next two windows |\n|---|---|")
     for design in DESIGNS:
         runs = [kept(work, design, instances, warm_up, seed) for seed in SEEDS]

@@ -1,4 +1,4 @@
-"""Compares the expected effects of plans with what happens to live pools after them."""
+"""Compares the expected effects of plans with the measured effects on live pools."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from fairlead_testing.running.sandbox import RunningSandbox
 
 TTFT_SECONDS, TPOT_SECONDS = 5.0, 0.1
 POINT = 0.01
-"""Shares that differ by no more than this count as equal."""
+"""The difference of two shares up to which they count as equal."""
 SIMULATING_SECONDS = 300.0
 ANSWERING_SECONDS = 60.0
-"""Seconds for the answers of the last requests that count."""
+"""Seconds of load after the last measured request, in which it can be answered."""
 PLANS: Mapping[str, Mapping[str, Any]] = {
     "scale-in": {"kind": "scale"},
     "drain": {"kind": "drain"},
     "policy": {"kind": "policy", "fields": {"policy": "least-loaded"}},
     "early-rejection": {"kind": "early-rejection", "fields": {"mode": "Load", "headroom": 0.5}},
 }
-"""The plans, by the name of the pool that gets each. A scale-in removes one instance, a drain replaces the first
-instance.
+"""The plans, by the name of the pool to which each is applied.
+
+A scale-in removes one instance, a drain replaces the first instance.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """A plan, its expected effect, and when it was applied: in seconds after the pool's load began, and by
-    the clock.
+    """A plan, its expected effect, and when it was applied: in seconds since the pool's load began, and as Unix
+    time.
     """
 
     pool: LoadedPool
@@ -49,13 +50,13 @@ class Applied:
 
     @property
     def ends(self) -> float:
-        """The time at which the measured period is as long as that of the simulated pool."""
+        """The time at which the measured period is as long as that of the simulation."""
         return self.seconds + (self.expected.measured_seconds or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectsSettings:
-    """The settings of the command line. `rate` is of each pool, in requests per second; times in seconds."""
+    """The settings of the command line. `rate` is in requests per second and pool, times are in seconds."""
 
     trace: Path | None
     instances: int
@@ -65,8 +66,8 @@ class EffectsSettings:
     cache_tokens: int
 
     def work(self) -> Work:
-        """Return more of the trace than the run will need. Raises SimulatorError or ValueError when that is not
-        possible.
+        """Return a part of the trace that is longer than the run. Raises SimulatorError or ValueError if the trace is
+        too short.
         """
         return work_for(
             trace_rows(self.trace),
@@ -79,7 +80,7 @@ class EffectsSettings:
 
 
 def run_effects(sandbox: RunningSandbox, folder: Path, settings: EffectsSettings, work: Work) -> int:
-    """Load a pool for each plan, plan, apply and watch; return 1 if a figure differs from its expectation."""
+    """Load a pool for each plan, then plan, apply and measure. Return 1 if a figure differs from its expectation."""
     print(
         f"{len(PLANS)} pools of {settings.instances} instances get {settings.rate:g} requests/s each; their engines compute "
         f"{work.prefill_tokens_per_second:,.0f} prompt tokens/s, so that an endless cache would leave them busy for {settings.utilisation:.0%}",
@@ -107,7 +108,10 @@ def run_effects(sandbox: RunningSandbox, folder: Path, settings: EffectsSettings
 
 
 def planned_and_applied(pools: Sequence[LoadedPool], instances: int) -> list[Applied]:
-    """Plan for every pool, and apply each plan as soon as its expected effect is known. Raises NeverCame."""
+    """Make a plan for every pool, and apply each as soon as its expected effect is known. Return the applied plans.
+
+    Raises NeverCame.
+    """
     plans = {pool.name: _plan(pool, instances) for pool in pools}
     applied: list[Applied] = []
     deadline = time.monotonic() + SIMULATING_SECONDS
@@ -131,8 +135,8 @@ def planned_and_applied(pools: Sequence[LoadedPool], instances: int) -> list[App
 
 
 def happened(one: Applied) -> dict[Quantity, float]:
-    """Return the measured figures: shares of the requests due after the plan, and the sessions that moved by the
-    record.
+    """Return the measured figures: shares of the requests due after the plan, and the recorded number of moved
+    sessions.
     """
     due = [outcome for outcome in one.pool.served if one.seconds <= outcome.due_seconds < one.ends]
     served = [outcome for outcome in due if outcome.verdict is ReplayVerdict.SERVED]

@@ -40,7 +40,7 @@ def wait_until(seen: Callable[[], bool], what: str, seconds: float, pause: float
 
 @dataclass(slots=True, kw_only=True)
 class LoadedPool:
-    """One pool. `began` is the time of its first request, in seconds of the monotonic clock."""
+    """A pool. `began` is the time of its first request, in seconds of the monotonic clock."""
 
     sandbox: RunningSandbox
     name: str
@@ -49,7 +49,7 @@ class LoadedPool:
     load: subprocess.Popen[str] | None = None
     began: float = 0.0
     served: list[RequestOutcome] = field(default_factory=list)
-    """Every request, in the order they ended; filled when the load has ended."""
+    """Every request in the order in which they ended; empty until the load has ended."""
 
     # ── its life ──
 
@@ -66,12 +66,14 @@ class LoadedPool:
         wait_until(lambda: self.settled_at(numbers), f"{self.name} is ready", 180)
 
     def begin_load(self, trace: Path, speed: float) -> None:
-        """Send the trace through all routers. Rows with equal stamps are spread over the time to the next stamp."""
+        """Start sending the trace through all routers. Rows with equal timestamps are spread until the next
+        timestamp.
+        """
         arguments = ["--pool", f"default/{self.name}", "--trace", str(trace), "--speed", str(speed)]
         self.load = self.sandbox.replay(*arguments, "--model", str(self.manifest["spec"]["model"]), "--rows", str(self.rows_file))
 
     def end_load(self) -> None:
-        """Stop sending, give up the requests in flight, and read the outcome of every request."""
+        """Stop sending, abandon the requests in flight, and read the outcome of every request."""
         if self.load is not None:
             self.load.send_signal(signal.SIGINT)
             self.await_load(120.0)
@@ -85,7 +87,7 @@ class LoadedPool:
         self.served = [msgspec.json.decode(line, type=RequestOutcome) for line in lines]
 
     def kill_load(self) -> None:
-        """End the load whatever it does."""
+        """Kill the load if it still runs."""
         if self.load is not None:
             self.load.kill()
             self.load.communicate()
@@ -102,8 +104,9 @@ class LoadedPool:
         return [one for one in found if one["state"] != "Gone"]
 
     def settled_at(self, numbers: Mapping[str, int], beside: Container[str] = ()) -> bool:
-        """Return whether exactly this number of instances of each role exist besides `beside`, and all of
-        them serve.
+        """Return whether exactly this number of instances of each role exist, and all of them serve.
+
+        Instances in `beside` do not count.
         """
         if self.sandbox.request("GET", f"/v1/pools/default/{self.name}").status_code != 200:
             return False
@@ -112,7 +115,7 @@ class LoadedPool:
         return counted == dict(numbers) and len(found) == sum(numbers.values()) and all(one["state"] == "Serving" for one in found)
 
     def pods(self) -> list[dict[str, Any]]:
-        """Its pods, oldest first."""
+        """Return the pool's pods, oldest first."""
         answer = self.sandbox.kubernetes("GET", f"{PODS}?labelSelector=fairlead.dev/pool%3D{self.name}")
         return sorted(answer.json()["items"], key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
 
@@ -128,13 +131,13 @@ class LoadedPool:
         self._patch(f"{POOLS}/{self.name}", {"spec": spec})
 
     def cordon_newest(self, role: str, count: int) -> None:
-        """Cordon a role's newest instances. The operator drains cordoned ones before all others."""
+        """Cordon the `count` newest instances of a role. The operator drains cordoned instances first."""
         names = [pod["metadata"]["name"] for pod in self.pods() if pod["metadata"]["labels"]["llm-d.ai/role"] == role]
         for name in names[-count:]:
             self.annotate(name, {"fairlead.dev/cordoned": "true"})
 
     def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
-        """Write these annotations to one of its pods."""
+        """Write these annotations to a pod of the pool."""
         self._patch(f"{PODS}/{name}", {"metadata": {"annotations": annotations}})
 
     def is_gone(self, name: str) -> bool:
@@ -148,7 +151,7 @@ class LoadedPool:
         )
 
     def evict(self, name: str) -> bool:
-        """Evict one of the pool's pods, as `kubectl drain` does; return False while its budget forbids that."""
+        """Evict a pod of the pool as `kubectl drain` does; return False if its disruption budget forbids that now."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
         answer = self.sandbox.kubernetes("POST", f"{PODS}/{name}/eviction", body)
         if answer.status_code not in {200, 201, 404, 429}:
@@ -164,7 +167,7 @@ class LoadedPool:
 def begin_loads(pools: Sequence[LoadedPool], trace: Path, speed: float) -> None:
     """Begin the load of all pools at once, and return when each has received its first request. Raises NeverCame.
 
-    The times of a replay count from its first request, and a replay needs a while to start.
+    The times of a replay count from its first request, which is sent some time after the replay's start.
     """
     for pool in pools:
         pool.begin_load(trace, speed)
@@ -189,12 +192,12 @@ def counted(sandbox: RunningSandbox, metric: str, **labels: str) -> int:
 
 
 def roles_of(most: int, numbers: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
-    """Return both roles with at most `most` instances; without numbers their InferencePoolRoles have them."""
+    """Return both roles with at most `most` instances. Without `numbers`, the InferencePoolRoles hold their numbers."""
     return [{"name": role, "minReplicas": 1, "maxReplicas": most, **({"replicas": numbers[role]} if numbers else {})} for role in ROLES]
 
 
 def pool_manifest(name: str, work: Work, roles: list[dict[str, Any]], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pool of these roles, whose engines compute prompts at the speed of the work."""
+    """Return the manifest of a pool with these roles, whose engines compute prompts at the speed of the work."""
     return {
         "apiVersion": "fairlead.dev/v1alpha1",
         "kind": "InferencePool",

@@ -1,4 +1,4 @@
-"""A second node beside the sandbox's own, on the same machine, and its loss."""
+"""A second node on the same machine as the sandbox's own node, and its loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READY_SECONDS = 60.0
 
 @contextmanager
 def second_node(sandbox: RunningSandbox, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a second kubelet, which takes part of the new pods; it is lost at the end of the block at the latest."""
+    """Run a second kubelet, which gets part of the new pods. It is killed at the end of the block, if not before."""
     kubeconfig = sandbox.state.kubernetes / "kubeconfig-kubelet"
     command = kubelet_command(kubeconfig, directory / SECOND_NODE, "--node", SECOND_NODE)
     with (directory / f"{SECOND_NODE}.log").open("wb") as log:

@@ -1,4 +1,4 @@
-"""The whole run of mode `operations`: two pools under load, all operations, and the report of their cost."""
+"""The whole run of mode `operations`: two pools under load, all operations, and the report of their costs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from fairlead_testing.builders.record_facts import contradictions
 from fairlead_testing.running.sandbox import RunningSandbox, fairlead
 
 STEPS = ("prefill", "decode", "flip", "maintenance", "rollout", "drain", "node")
-"""The possible steps, in this order: each role scaled out and in, flips, a node's maintenance, a rollout, a drain, a
-lost node.
+"""The possible steps in order: each role is scaled out and in, roles flip, a node is maintained, a rollout, a drain,
+and a node is lost.
 """
 TPOT_SECONDS = 0.05
 BLOCK_TOKENS = 512
@@ -38,7 +38,7 @@ BLOCK_TOKENS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationsSettings:
-    """The settings of the command line. Times in seconds."""
+    """The settings of the command line; times are in seconds."""
 
     trace: Path | None
     instances: int
@@ -48,13 +48,13 @@ class OperationsSettings:
     warm_up: float
     cache_tokens: int
     kv_transfer: bool
-    """Whether engines hand on their KV blocks."""
+    """Whether engines transfer their KV blocks to other engines."""
     steps: tuple[str, ...]
     """The steps of `STEPS` to carry out."""
 
     def work(self) -> Work:
-        """Return more of the trace than the run will need. Raises SimulatorError or ValueError when that is not
-        possible.
+        """Return a part of the trace that is longer than the run. Raises SimulatorError or ValueError if the trace is
+        too short.
         """
         return work_for(
             trace_rows(self.trace),
@@ -67,7 +67,7 @@ class OperationsSettings:
 
 
 def spec_of(work: Work, cache_tokens: int, *, kv_transfer: bool) -> dict[str, object]:
-    """Return the spec that both pools have besides their roles."""
+    """Return the fields of the spec that both pools have, without the roles."""
     moving = {"kvTransfer": {"kind": "Nixl"}} if kv_transfer else {}
     return {
         "engine": {
@@ -84,7 +84,7 @@ def spec_of(work: Work, cache_tokens: int, *, kv_transfer: bool) -> dict[str, ob
 def operate(
     course: StepVerdict, chat: LoadedPool, newest: LoadedPool, node: subprocess.Popen[bytes], count: int, steps: Container[str]
 ) -> None:
-    """Carry out the wanted operations in order; the second pool is deleted after the comparison."""
+    """Carry out the requested operations in order. The second pool is deleted after the comparison of scale-ins."""
     for role in ROLES:
         if role in steps:
             scale_out_and_in(course, chat, newest, role, count)
@@ -110,7 +110,7 @@ def verified(sandbox: RunningSandbox) -> tuple[bool, str]:
 
 
 def run_operations(sandbox: RunningSandbox, node: subprocess.Popen[bytes], folder: Path, settings: OperationsSettings, work: Work) -> int:
-    """Run both pools under load through all operations; return 1 if a promise was not kept."""
+    """Run both pools under load through all operations, and return 1 if a promise was not kept."""
     count, course = settings.instances, StepVerdict(window=settings.window)
     spec = spec_of(work, settings.cache_tokens, kv_transfer=settings.kv_transfer)
     print(f"{count} prefill and {count} decode instances at {settings.utilisation:.0%}: {work.words()}", flush=True)
@@ -154,7 +154,7 @@ def told(
     verify: tuple[bool, str],
     broken: Sequence[str],
 ) -> int:
-    """Print everything; return 1 if a promise was not kept."""
+    """Print the whole report, and return 1 if a promise was not kept."""
     costs = costs_of(chat, work, course.operations, settings.window)
     compared = costs_of(newest, work, course.operations, settings.window) if newest.served else []
     scale_ins = [index for index, cost in enumerate(compared) if cost.operation.scaled_in]

@@ -15,17 +15,18 @@ from fairlead_testing.running.long_answer import long_answer
 
 LIMIT_SECONDS = 900.0
 LONG_ANSWER_TOKENS = 20_000
-"""Tokens of an answer that takes ten minutes with decode steps of 30 ms."""
+"""The number of tokens of an answer that takes ten minutes with decode steps of 30 ms."""
 NOTICE_SECONDS = 30.0
-"""Seconds from the cordon of a node to its first eviction: people who maintain nodes cordon them first."""
+"""Seconds from the cordon of a node to its first eviction, because people who maintain nodes cordon them first."""
 NEWEST = "newest"
-"""The pool whose newest instances are made to leave first."""
+"""The name of the pool whose newest instances are made to leave first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation on one pool. Times are in seconds since the pool's load began; `unix` is the Unix time of the
-    operation's begin.
+    """An operation on a pool. Times are in seconds since the pool's load began.
+
+    `unix` is the Unix time at which the operation began.
     """
 
     words: str
@@ -34,16 +35,16 @@ class Operation:
     ended: float
     unix: float
     scaled_in: str = ""
-    """The role that was scaled in."""
+    """The role that was scaled in; empty if none was."""
     removed: int = 0
-    """Number of instances that existed before and are gone."""
+    """Number of instances that existed before the operation and are gone after it."""
     newest_removed: int = 0
     """Number of removed instances that were among the newest of the scaled-in role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """The loss of a node: the pool's instances on it, and the requests in flight to them right before."""
+    """The loss of a node: the pool's instances on it, and their requests in flight right before."""
 
     seconds: float
     instances: Mapping[str, str]
@@ -54,19 +55,21 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """A drain: the seconds from its mark to the end of its instance, and the number of the long answer's tokens at that
+    """A drain: the seconds from its annotation to the end of its instance, and the long answer's tokens at that
     time.
     """
 
     seconds: float
     tokens: int
     error: str = ""
-    """How the answer broke off; "" if it did not."""
+    """The error with which the answer broke off; empty if it did not."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StepVerdict:
-    """The operations carried out so far. After each operation the load runs for `window` seconds."""
+    """Carries out operations, and keeps a list of them. After each operation the load continues for `window`
+    seconds.
+    """
 
     window: float
     operations: list[Operation] = field(default_factory=list)
@@ -125,7 +128,9 @@ def instances_by_role(pool: LoadedPool) -> dict[str, list[str]]:
 
 
 def scale_out_and_in(course: StepVerdict, chat: LoadedPool, newest: LoadedPool, role: str, count: int) -> None:
-    """Scale a role from `count` instances to twice as many and back; `newest` loses its newest instances."""
+    """Scale a role from `count` instances to twice as many and back, in both pools. The pool `newest` loses its newest
+    ones.
+    """
     other = {"prefill": "decode", "decode": "prefill"}[role]
 
     def settled_at(number: int) -> Callable[[LoadedPool], bool]:
@@ -142,7 +147,9 @@ def scale_out_and_in(course: StepVerdict, chat: LoadedPool, newest: LoadedPool, 
 
 
 def flip_there_and_back(course: StepVerdict, chat: LoadedPool, count: int) -> None:
-    """Flip one decode instance to prefill, and one prefill instance to decode. Raises NeverCame when a pod changed."""
+    """Flip a decode instance to prefill, and then a prefill instance to decode. Raises NeverCame if a pod was
+    replaced.
+    """
     names = {pod["metadata"]["name"] for pod in chat.pods()}
     for words, prefill in (("a decode instance becomes prefill", count + 1), ("a prefill instance becomes decode", count)):
         numbers = {"prefill": prefill, "decode": 2 * count - prefill}
@@ -190,7 +197,7 @@ def drain_one(course: StepVerdict, chat: LoadedPool, count: int) -> None:
 
 
 def maintain_node(course: StepVerdict, chat: LoadedPool, count: int) -> None:
-    """Cordon a node, empty it by evictions as `kubectl drain` does, and use it again."""
+    """Cordon a node, empty it by evictions as `kubectl drain` does, and uncordon it."""
     sandbox = chat.sandbox
 
     def cordon(*, on: bool) -> None:
@@ -214,7 +221,7 @@ def maintain_node(course: StepVerdict, chat: LoadedPool, count: int) -> None:
 
 
 def lose_node(course: StepVerdict, chat: LoadedPool, node: subprocess.Popen[bytes], count: int) -> None:
-    """Kill all instances of a node without warning, together with its kubelet."""
+    """Kill all instances of a node and its kubelet at once, without warning."""
     there = {
         pod["metadata"]["name"]: pod["metadata"]["labels"]["llm-d.ai/role"]
         for pod in chat.pods()

@@ -33,7 +33,7 @@ def operations_table(costs: Sequence[Cost]) -> list[str]:
 
 
 def victims_table(costs: Mapping[str, Sequence[Cost]]) -> list[str]:
-    """Return the scale-ins of both pools side by side."""
+    """Return a table with the scale-ins of both pools side by side."""
     lines = [
         "| scale-in | victims | removed, of the newest | settled after | failed | sessions moved | hit rate before → after | of the ideal |",
         "|---|---|---|---|---|---|---|---|",
@@ -50,8 +50,9 @@ def victims_table(costs: Mapping[str, Sequence[Cost]]) -> list[str]:
 
 
 def load_lines(pool: LoadedPool, work: Work, instances: int, window: float) -> list[str]:
-    """Return lines about the load: the requests, their outcomes, how busy the prefill instances were, and the hit rate
-    of each window.
+    """Return lines about the load.
+
+    They have the requests, their outcomes, how busy the prefill instances were, and the hit rate of each window.
     """
     verdicts = Counter(one.verdict for one in pool.served)
     whole = hit_rate(pool.served, work, 0.0, float("inf"))
@@ -68,7 +69,7 @@ def load_lines(pool: LoadedPool, work: Work, instances: int, window: float) -> l
 
 
 def loss_lines(pool: LoadedPool, course: StepVerdict, retries: int) -> list[str]:
-    """Return the record of the node's loss."""
+    """Return lines about the loss of the node; none if no node was lost."""
     loss = course.loss
     if loss is None:
         return []
@@ -85,7 +86,7 @@ def loss_lines(pool: LoadedPool, course: StepVerdict, retries: int) -> list[str]
 
 
 def drain_lines(course: StepVerdict) -> list[str]:
-    """Return the record of the drain."""
+    """Return lines about the drain; none if there was no drain."""
     if course.drained is None:
         return []
     drained = course.drained
@@ -100,7 +101,7 @@ def _refusals(pool: LoadedPool) -> str:
 def promises(
     pool: LoadedPool, costs: Sequence[Cost], course: StepVerdict, verify: tuple[bool, str], contradictions: Sequence[str]
 ) -> dict[str, bool]:
-    """Return each promise, and whether it was kept."""
+    """Return for each promise whether it was kept."""
     failed = [one for one in pool.served if one.verdict is ReplayVerdict.FAILED]
     refused = sum(one.verdict is ReplayVerdict.REJECTED for one in pool.served)
     while_short = sum(cost.refused for cost in costs if course.loss is not None and cost.operation.begun >= course.loss.seconds - 1.0)

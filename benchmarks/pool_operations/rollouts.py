@@ -1,9 +1,9 @@
-"""A rollout of prefill instances in virtual time: the routers' own scheduler and simulated engines, and sessions of a
-draining instance that fetch their blocks as routers let them (`fairlead_router.relaying.heirs`).
+"""A rollout of prefill instances in virtual time, with the routers' own scheduler and simulated engines. Sessions of a
+draining instance fetch their blocks as routers let them (`fairlead_router.relaying.heirs`).
 
-In contrast to `designs`, engines are busy: a hand-over waits in the queue of its heir and in both engines, like the
-requests of clients. Sessions that cannot fetch are not handed over; a router would compute their prompts, within its
-budget.
+In contrast to `designs`, engines are busy. A hand-over waits in the queue of the session's new instance and in both
+engines, like the requests of clients. Sessions that cannot fetch their blocks are not handed over. A real router would
+compute their prompts, within its budget.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from fairlead_simulator.simulation.pool_simulation import Simulation
 from fairlead_simulator.simulation.pools import SimulatedPool, next_table
 
 ROUTERS = 2
-"""Number of routers whose hand-overs are made. One of them decides."""
+"""The number of routers that hand sessions over. One of them decides."""
 LOOK_SECONDS = 0.25
 STARTUP_SECONDS = 5.0
 STEP_SECONDS = 40.0
-"""Seconds from the drain of an instance to that of the next one."""
+"""Seconds between the drains of two instances."""
 WINDOW_SECONDS = 100.0
 WINDOWS = range(-1, 4)
 SPREAD_SECONDS = 3.0
-"""Seconds over which the requests with one stamp of the trace are spread."""
+"""Seconds over which the requests with the same timestamp are spread."""
 SEEDS = range(5)
 FIRST_NEW = 100
 """The number of the first new instance."""
@@ -49,7 +49,7 @@ FIRST_NEW = 100
 
 @dataclass(slots=True)
 class _Kept:
-    """A session's last turn, and the instance that computed it."""
+    """The last turn of a session, and the instance that computed it."""
 
     at: float
     instance: str
@@ -67,13 +67,14 @@ class _HandOver:
 
 
 class _Rollout(Simulation):
-    """A run of `jobs` during which every prefill instance is replaced, from `begin` on. `hands_over`: the sessions of
-    draining instances fetch their blocks.
+    """A run of `jobs` in which every prefill instance is replaced from `begin` on.
+
+    With `hands_over`, the sessions of draining instances fetch their blocks.
     """
 
     def __init__(self, spec: SimulatedPool, jobs: list[Job], begin: float, *, hands_over: bool) -> None:
         self._held: dict[str, float] = {}
-        """The drained instances from which sessions still fetch, and since when."""
+        """The drained instances from which sessions still fetch, and when each was drained."""
         super().__init__(spec, jobs, held=self._held)
         self.handed_over = 0
         self._hands_over = hands_over
@@ -93,7 +94,7 @@ class _Rollout(Simulation):
             self._see(scheduler.update_table(table, now), now)
 
     def _replace_next(self, step: int, now: float) -> None:
-        """Let a new instance serve, and drain an old one a little later."""
+        """Add a new serving instance, and drain an old one a little later."""
         new = replace(self.spec.entry(FIRST_NEW + step, Role.PREFILL), weight=1.0)
         self.fleet.start(new.id)
         table = self.scheduler.table
@@ -171,7 +172,7 @@ class _Rollout(Simulation):
             self._ask(dispatch.transfer_from, job, now, lambda at: self._send(over, at))
 
     def _ask(self, instance: str, job: Job, now: float, then: Callable[[float], None]) -> None:
-        """Send a hand-over's request for one token to an engine; `then` is called with the time of its answer."""
+        """Send an engine the one-token request of a hand-over; `then` is called with the time of the answer."""
         leg = _again(job, -1, None, now)
         self._legs[leg] = then
         self.fleet.submit(leg, instance, now)
@@ -195,7 +196,7 @@ class _Rollout(Simulation):
         super()._step_ended(instance, result, now)
 
     def _end(self, over: _HandOver, now: float) -> None:
-        """End a hand-over, whose blocks came if it has a dispatch."""
+        """End a hand-over. If it was dispatched, its blocks are at the new instance."""
         job, dispatch, kept = over.job, over.dispatch, self._last[over.session]
         assert job.request is not None
         del self._under_way[job]
@@ -217,7 +218,7 @@ def _again(job: Job, index: int, session: str | None, now: float) -> Job:
 
 
 def _jobs(work: Work, end: float, seed: int) -> list[Job]:
-    """Return the rows until `end` as jobs. A turn belongs to the session whose blocks it repeats."""
+    """Return the rows until `end` as jobs. A turn belongs to the session whose blocks its prompt repeats."""
     chance, owners, jobs = Random(seed), dict[int, str](), list[Job]()
     for index, row in enumerate(work.rows):
         at = ((row.timestamp_ms - work.rows[0].timestamp_ms) / 1e3 + chance.random() * SPREAD_SECONDS) / work.speed
@@ -266,8 +267,8 @@ def _shares(work: Work, jobs: Iterable[Job], begin: float) -> list[float]:
 
 
 class RolledOut(NamedTuple):
-    """A run: the hits as shares of the ideal for each of `WINDOWS`, and how many sessions were handed over and requests
-    refused.
+    """The result of a run: the hits as shares of the ideal for each of `WINDOWS`, and how many sessions were handed
+    over and how many requests were refused.
     """
 
     shares: list[float]
@@ -276,7 +277,10 @@ class RolledOut(NamedTuple):
 
 
 def rolled_out(work: Work, instances: int, begin: float, cache_tokens: int, seed: int, *, hands_over: bool) -> RolledOut:
-    """Replace all prefill instances from `begin` on. `hands_over`: sessions fetch their blocks."""
+    """Return the result of a run in which all prefill instances are replaced from `begin` on.
+
+    With `hands_over`, sessions fetch their blocks.
+    """
     jobs = _jobs(work, begin + WINDOW_SECONDS * WINDOWS.stop, seed)
     run = _Rollout(_pool(work, instances, cache_tokens, seed), jobs, begin, hands_over=hands_over)
     run.run()
@@ -284,7 +288,9 @@ def rolled_out(work: Work, instances: int, begin: float, cache_tokens: int, seed
 
 
 def run_rollouts(work: Work, instances: int, warm_up: float, cache_tokens: int) -> int:
-    """Print what a rollout keeps of the hits, without and with hand-overs: the mean and the worst of several seeds."""
+    """Print the hits that a rollout keeps, without and with hand-overs: the mean and the worst of several seeds. Return
+    0.
+    """
     print("| sessions | hits before, from the begin, and in the next three windows | the worst run | handed over | refused |")
     print("|---|---|---|---|---|")
     for hands_over in (False, True):

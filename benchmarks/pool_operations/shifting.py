@@ -1,4 +1,6 @@
-"""Ratio Auto against fixed ratios, live: load that shifts from prefill-heavy to decode-heavy and back."""
+"""Ratio Auto against fixed ratios on live pools, under a load that shifts from prefill-heavy to decode-heavy and
+back.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,21 @@ from fairlead_simulator.workloads.phases import Phase, PhaseShape, generate_phas
 from fairlead_testing.running.sandbox import RunningSandbox
 
 FIXED = ((2, 4), (3, 3), (4, 2))
-"""Prefill and decode instances of the pools with a fixed ratio; Auto begins with the middle ratio."""
+"""Numbers of prefill and decode instances of the pools with a fixed ratio. Auto begins with the middle pair."""
 TTFT_SECONDS = 15.0
 TPOT_SECONDS = 0.1
 TIME_SCALE = 0.1
-"""Engines run at a tenth of their speed, so that few tokens per second make a decode batch slow."""
+"""The speed of engines as a factor: so slow that few tokens per second fill a decode batch."""
 COOLDOWN_SECONDS = 30.0
 WORTH_POINTS = 0.01
-"""Auto may be at most this much below the best fixed ratio."""
+"""The difference (0-1) in attainment by which Auto may be below the best fixed ratio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """Requests per second, mean prompt and mean output tokens of both phases, and the number of instances that a phase
-    keeps busy in the role that it uses more.
+    """Both phases: requests per second, mean prompt tokens and mean output tokens of each.
+
+    `busy` is the number of instances that a phase keeps busy in the role that it uses more.
     """
 
     prefill_heavy: tuple[float, int, int] = (1.7, 6100, 72)
@@ -40,7 +43,7 @@ class Shift:
     busy: float = 3.5
 
     def shape(self, seconds: float) -> PhaseShape:
-        """Return the shape: prefill-heavy, decode-heavy, and prefill-heavy again."""
+        """Return the shape of the load: prefill-heavy, decode-heavy, and prefill-heavy again."""
         there, back = (self._phase(one, seconds) for one in (self.prefill_heavy, self.decode_heavy))
         return PhaseShape(phases=(there, back, there))
 
@@ -50,7 +53,7 @@ class Shift:
         return Phase(seconds=seconds, requests_per_second=rate, input_median=prompt / mean_of_median, output_median=output / mean_of_median)
 
     def work(self, seconds: float, seed: int) -> Work:
-        """Return all rows, and engines of which the busier role's work keeps `busy` instances busy in either phase."""
+        """Return all rows, and engines so fast that each phase keeps `busy` instances of its busier role busy."""
         shape = self.shape(seconds)
         rows = list(takewhile(lambda row: row.timestamp_ms < 1e3 * shape.seconds, generate_phases(shape, seed)))
         prefill_rate, prompt, _ = self.prefill_heavy
@@ -67,7 +70,7 @@ class Shift:
 
 
 def pools_of(sandbox: RunningSandbox, folder: Path, work: Work) -> list[LoadedPool]:
-    """Return a pool for each fixed ratio, and one with mode Auto."""
+    """Return a pool for each fixed ratio, and a pool with mode Auto."""
     auto = {"mode": "Auto", "method": "RoleFlip", "period": "5s", "periods": 3, "cooldown": f"{COOLDOWN_SECONDS:.0f}s"}
     pools = []
     for name, numbers, ratio in (
@@ -88,9 +91,7 @@ def pools_of(sandbox: RunningSandbox, folder: Path, work: Work) -> list[LoadedPo
 
 
 def run_shift(sandbox: RunningSandbox, folder: Path, seconds: float, seed: int) -> int:
-    """Send the same load to every pool at once; return 1 if Auto served fewer in time than it should, moved too often
-    or failed.
-    """
+    """Send the same load to every pool at once. Return 1 if Auto served too few in time, moved too often or failed."""
     work = Shift().work(seconds, seed)
     print(f"{work.words()}; phases of {seconds:.0f} s: prefill-heavy, decode-heavy, prefill-heavy", flush=True)
     trace = folder / "phases.jsonl"
@@ -132,7 +133,7 @@ def in_time(one: RequestOutcome) -> bool:
 
 
 def attainment(served: Sequence[RequestOutcome], begin: float, end: float) -> float:
-    """Return the share in time of the requests due in [begin, end)."""
+    """Return the share in time of the requests due in [begin, end); 1 if there are none."""
     found = [in_time(one) for one in served if begin <= one.due_seconds < end]
     return sum(found) / len(found) if found else 1.0
 

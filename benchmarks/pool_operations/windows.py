@@ -16,12 +16,13 @@ MINUTE_SECONDS = 60.0
 SLACK_SECONDS = 45.0
 """Seconds for instances to start, warm and drain."""
 INSIDE, OUTSIDE = (3, 1.0), (1, 5.0)
-"""Number of serving instances and the TTFT of the SLO in seconds, inside the window and outside."""
+"""The number of serving instances and the SLO's TTFT in seconds, inside the window and outside."""
 
 
 def run_window(sandbox: RunningSandbox) -> int:
-    """Create the pool and follow its window from before it opens to after it has closed; return 1 if it differed from
-    the plan.
+    """Create the pool and follow its window from before it opens until after it has closed.
+
+    Return 1 if the pool differed from the schedule.
     """
     opens = (datetime.now(UTC) + timedelta(seconds=MINUTE_SECONDS)).replace(microsecond=0)
     start = opens.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -53,7 +54,9 @@ def run_window(sandbox: RunningSandbox) -> int:
 
 
 def manifest(start: str) -> dict[str, Any]:
-    """Return the pool's manifest. Its cron expression names a day far away; the window is the one extra start."""
+    """Return the pool's manifest. Its cron expression names a day far away; the window opens at the extra start
+    `start`.
+    """
     window = {
         "name": "rush",
         "cron": "0 0 29 2 *",
@@ -78,8 +81,8 @@ def manifest(start: str) -> dict[str, Any]:
 
 
 def found(sandbox: RunningSandbox) -> tuple[int, float]:
-    """Return the number of serving instances, and the TTFT in force as the control API reports it (0 before it has
-    any).
+    """Return the number of serving instances, and the SLO's TTFT in seconds that the control API reports; 0 if it has
+    none.
     """
     serving = int(sandbox.pool(NAME).get("status", {}).get("serving", 0))
     answer = sandbox.request("GET", f"/v1/pools/default/{NAME}/slo")
@@ -88,7 +91,7 @@ def found(sandbox: RunningSandbox) -> tuple[int, float]:
 
 
 def follow(opens: datetime, seen: Callable[[], bool], words: str, seconds: float) -> None:
-    """Wait until `seen` returns true and print when it did."""
+    """Wait until `seen` returns true, and print the time at which it did."""
     wait_until(seen, words, seconds)
     told(opens, words)
 

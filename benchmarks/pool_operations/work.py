@@ -1,4 +1,4 @@
-"""The load of a pool with the roles prefill and decode, and engines whose speed fits this load."""
+"""The load of a pool with the roles prefill and decode, and the speed of engines that fits this load."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fairlead_simulator.traces.rows import TraceRow, read_trace
 from fairlead_simulator.workloads import ConversationShape, generate_conversations
 
 DECODE = preset("dualmap-910b4-qwen7b").decode
-"""The cost of a decode step of the served simulated engine; only its fixed part can be set."""
+"""The decode cost of the simulated engine that is served. Only its fixed part can be set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The rows to send, and the speed of engines that these rows keep busy to a certain share.
+    """The rows to send, and the speed of engines that these rows keep busy to a given share.
 
-    `speed` is the factor by which the rows are sent faster than stamped. `ideal` has, for each row, the prompt tokens
-    that an endless cache shared by all instances would have had.
+    `speed` is the factor by which rows are sent faster than their timestamps. `ideal` has, for each row, the prompt
+    tokens that an endless cache shared by all instances would have had.
     """
 
     rows: Sequence[TraceRow]
@@ -45,18 +45,18 @@ class Work:
 
 
 def trace_rows(trace: Path | None, seed: int = 0) -> list[TraceRow]:
-    """Return all rows of a trace in Mooncake's format; without one, generated conversations."""
+    """Return all rows of a trace in Mooncake's format, or generated conversations if there is no trace."""
     return list(read_trace(trace)) if trace is not None else list(islice(generate_conversations(ConversationShape(), seed), 12_000))
 
 
 def work_for(rows: Sequence[TraceRow], *, rate: float, seconds: float, instances: int, utilisation: float, tpot_seconds: float) -> Work:
-    """Return `seconds` of the rows at `rate` requests per second, and engines of which `instances` of each role serve
-    them at this utilisation.
+    """Return `seconds` of the rows at `rate` requests per second, and the speed of engines for them.
 
-    Prefill: the tokens that even an endless cache leaves to compute are this share of what the prefill instances
-    compute in that time. Decode: the output tokens are this share of what the decode instances generate with the
-    largest batch whose step still takes `tpot_seconds`. Raises ValueError when no decode step is short enough, or when
-    there are too few rows, so that the last windows would have no load.
+    `instances` instances of each role are used to the share `utilisation`. Prefill: the tokens that even an endless
+    cache leaves to compute are this share of the tokens that the prefill instances compute in that time. Decode: the
+    output tokens are this share of those that the decode instances generate with the largest batch whose step still
+    takes at most `tpot_seconds`. Raises ValueError if no decode step is short enough, or if there are too few rows,
+    because the last windows would have no load.
     """
     wanted = max(2, round(rate * seconds))
     if len(rows) < wanted:

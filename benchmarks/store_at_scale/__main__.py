@@ -1,4 +1,4 @@
-"""See the package."""
+"""The command line of the package, which its docstring describes."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ INGEST_ROWS = 50_000
 TIMES = 30
 MOST_FIRST = 4
 WITHOUT_KUBERNETES = "/rollout"
-"""The end of the path that answers 503 here, after it has read from Postgres: there is no Kubernetes."""
+"""The end of the path that answers 503 here after it has read from Postgres, because there is no Kubernetes API."""
 LONGEST_SECONDS = 4.0
-"""Maximum seconds spent on one question; after that it is not asked again."""
+"""Maximum seconds spent on a question; after that it is not sent again."""
 
 SERVER = {
     "max_connections": "60",
@@ -88,8 +88,8 @@ def filled(url: str, hours: float) -> None:
 def until_now(url: str) -> None:
     """Write load samples until now, and wait until the running API has rolled them up.
 
-    The samples of a database end with its filling, now or in an earlier run: heatmaps of the last minutes would be
-    empty.
+    The samples of a database end when it was filled, now or in an earlier run. Without newer samples, heatmaps of the
+    last minutes would be empty.
     """
     begun = time.monotonic()
     while True:
@@ -104,7 +104,9 @@ def until_now(url: str) -> None:
 
 
 def asked(address: str, wanted: list[Question], spent: Callable[[], float]) -> Iterator[tuple[Question, float, float, float]]:
-    """Yield p50, p95 and CPU time of each question, in ms; `spent` returns the CPU seconds of all serving processes."""
+    """Yield each question with its p50, p95 and CPU time in ms; `spent` returns the CPU seconds of all serving
+    processes.
+    """
     headers = {"authorization": f"Bearer {SECRETS['admin']}"}
     with httpx.Client(base_url=address, headers=headers, timeout=120, trust_env=False) as http:
         for question in wanted:
@@ -128,7 +130,7 @@ def asked(address: str, wanted: list[Question], spent: Callable[[], float]) -> I
 
 
 def pages(api: ApiProcess, process: PostgresProcess, url: str) -> list[Line]:
-    """Return every path's slowest question."""
+    """Return a line for each path with the figures of its slowest question."""
     worst: dict[str, tuple[float, float, float, str, int]] = {}
     limits: dict[str, float] = {}
     wanted = sorted(questions(plain(url), PAGE_MS, HEATMAP_MS), key=lambda one: not one.group.startswith("heatmap"))
@@ -151,7 +153,7 @@ def pages(api: ApiProcess, process: PostgresProcess, url: str) -> list[Line]:
 
 
 async def bindings_found(url: str, times: int = 400) -> list[Line]:
-    """Look up the holder of a session with its history, as the API does, on a separate connection."""
+    """Look up holders of sessions with their history, as the API does, and return the figures."""
     with psycopg.connect(plain(url)) as connection:
         names = [
             row[0] for row in connection.execute("SELECT session FROM sessions TABLESAMPLE SYSTEM (5) WHERE version = 2 LIMIT %s", (times,))
@@ -197,7 +199,7 @@ def ingested(process: PostgresProcess, apis: list[ApiProcess]) -> Iterator[Line]
 
 
 def measured(process: PostgresProcess, folder: Path, hours: float, dump: bool, only: str) -> list[Line]:
-    """Return all sections, or the section of this name."""
+    """Return the lines of all sections, or of the section named `only`."""
     url = with_database(process.url, "scale")
     with psycopg.connect(plain(process.url), autocommit=True) as connection:
         if connection.execute("SELECT 1 FROM pg_database WHERE datname = 'scale'").fetchone() is None:
@@ -241,7 +243,7 @@ def measured(process: PostgresProcess, folder: Path, hours: float, dump: bool, o
 
 
 def main() -> int:
-    """Print a Markdown table; return 1 when a target was missed."""
+    """Print a Markdown table, and return 1 if a target was missed."""
     reading = argparse.ArgumentParser(
         prog="python -m benchmarks.store_at_scale", description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )

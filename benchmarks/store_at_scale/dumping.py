@@ -1,4 +1,4 @@
-"""Dumps and restores the database with Postgres' own tools, and lets an API continue with the restored database."""
+"""Dumps and restores the database with Postgres' own tools, and runs an API on the restored database."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from fairlead_testing.running.postgres import PostgresProcess, plain, with_datab
 
 
 def dumped(process: PostgresProcess, url: str, folder: Path) -> Iterator[Line]:
-    """Dump and restore everything with Postgres' own tools, after removing the dump and the database of an
-    earlier run.
+    """Dump and restore everything with Postgres' own tools, and yield the figures.
+
+    The dump and the database of an earlier run are removed first.
     """
     shutil.rmtree(folder / "dump", ignore_errors=True)
     with psycopg.connect(plain(process.url), autocommit=True) as connection:
@@ -62,8 +63,9 @@ def dumped(process: PostgresProcess, url: str, folder: Path) -> Iterator[Line]:
 
 
 def continued(url: str, folder: Path) -> Iterator[Line]:
-    """Run an API on the restored database, as its routers meet it: they send their reports, and receive all
-    bindings.
+    """Run an API on the restored database as its routers find it, and yield the figures.
+
+    The routers send their reports and receive all bindings.
     """
     api = ApiProcess(url, folder / "api-restored.log", {"FAIRLEAD_KEEP_DECISIONS_DAYS": "30"})
     begun = time.monotonic()

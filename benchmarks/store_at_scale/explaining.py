@@ -1,4 +1,4 @@
-"""Explains every statement that the API sends for the questions, and names those that read a large table whole."""
+"""Explains every statement that the API sends for the questions, and names those that read all of a large table."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 LARGE_ROWS = 10_000
-"""A table, or a partition, with more rows counts as large."""
+"""The number of rows above which a table or a partition counts as large."""
 
 WHOLE_BY_DESIGN = ("count(*) AS bound FROM sessions",)
-"""Statements that must see every row of a pool; see the test of bounded reads."""
+"""Parts of statements that must read every row of a pool; see the test of bounded reads."""
 
 
 async def sequential_scans(url: str, asked: list[Question]) -> tuple[int, list[str]]:
-    """Return the number of different statements, and the statements with a sequential scan of a large table, with a
-    question each.
-    """
+    """Return the number of different statements, and the statements that scan a large table, each with a question."""
     reads = bounded_reads()
     statements = reads.Statements()
     event.listen(Engine, "before_cursor_execute", statements)

@@ -1,4 +1,4 @@
-"""Posts reports as routers do, several at once and to several API processes, and counts the rows stored a second."""
+"""Posts reports as several routers do, at once and to several API processes, and counts the rows stored per second."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from fairlead_router.reporting.delivering import SHORTEST_PAUSE_SECONDS
 POOL = PoolKey(namespace="big", name="p1")
 BATCH = 500
 POST = 2_000
-"""Number of records of a batch, and of a post: the router's own bounds."""
+"""The number of records of a post, which is the router's own maximum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """Rows that were acknowledged within `seconds`."""
+    """The number of rows that were acknowledged, and the seconds that this took."""
 
     rows: int
     seconds: float
@@ -125,7 +125,7 @@ KINDS: dict[str, Callable[[int, float], list[Any]]] = {"loads": loads, "decision
 
 
 def posts(kind: str, router: str, count: int) -> list[list[bytes]]:
-    """Encoded posts of 2,000 new records each."""
+    """Return `count` encoded posts of 2,000 new records each."""
     made: list[list[bytes]] = []
     at = time.time()  # once, as a later one could make a second's load samples again, which are stored but once
     for number in range(count):
@@ -139,10 +139,10 @@ def posts(kind: str, router: str, count: int) -> list[list[bytes]]:
 
 
 def ingest(kind: str, urls: list[str], secret: str, routers: int, count: int) -> Ingested:
-    """Let all routers post `count` times each, two posts at once, as a router's lanes of samples do; return what was
-    stored.
+    """Let all routers post `count` times each, and return the number of stored rows and the seconds.
 
-    Every router is a process, and its posts are encoded before the clock runs.
+    A router sends two posts at once, as its lanes of samples do. Every router is a process, and its posts are encoded
+    before the clock runs.
     """
     context = get_context("spawn")
     with context.Manager() as shared, ProcessPoolExecutor(routers, mp_context=context) as pool:

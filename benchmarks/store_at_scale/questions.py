@@ -1,4 +1,4 @@
-"""The questions to the API: every path of its document with every filter, as the test of bounded reads asks them."""
+"""The requests to the API: every path of its document with every filter, as the test of bounded reads sends them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from urllib.parse import quote, urlencode
 ROOT = Path(__file__).resolve().parents[2]
 POOL = "big/p1"
 HEATMAPS = (("now-6m", "1 s"), ("now-1h", "10 s"), ("now-6h", "1 min"), ("now-24h", "5 min"))
-"""Ranges, and the columns that a heatmap of at most 360 columns has then."""
+"""Begins of heatmap ranges until now, and the width of a column when a heatmap has at most 360 columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One GET. `group` is its line in the table; `limit_ms` its target at p95."""
+    """A GET. `group` is its line in the table, `limit_ms` its target at p95."""
 
     group: str
     path: str
@@ -25,7 +25,7 @@ class Question:
 
 
 def bounded_reads() -> ModuleType:
-    """Return the test module that knows the paths, their filters, and values for them."""
+    """Return the test module with the paths, their filters, and values for the filters."""
     spec = importlib.util.spec_from_file_location("bounded_reads", ROOT / "tests/integration/api/test_bounded_reads.py")
     if spec is None or spec.loader is None:
         raise LookupError("tests/integration/api/test_bounded_reads.py is not there")
@@ -35,7 +35,7 @@ def bounded_reads() -> ModuleType:
 
 
 def questions(url: str, limit_ms: float, heatmap_ms: float) -> Iterator[Question]:
-    """Yield all questions for a filled database. For two filters together only the first pair of values is used."""
+    """Yield all questions for a filled database. Of two filters together, only the first pair of values is used."""
     reads = bounded_reads()
     for path, filters in reads.documented().items():
         asked: set[str] = set()

@@ -20,5 +20,5 @@ class Line:
 
 
 def say(words: str) -> None:
-    """Print progress, apart from the table."""
+    """Print progress to stderr, because the table goes to stdout."""
     print(words, file=sys.stderr, flush=True)

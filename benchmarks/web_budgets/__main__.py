@@ -1,4 +1,4 @@
-"""See the package."""
+"""The command line of the package, which its docstring describes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def measured(only: set[str], times: int, minutes: float, viewers: int, instances
 
 
 def main() -> int:
-    """Prints a Markdown table; 1 when a target was missed."""
+    """Print a Markdown table, and return 1 if a target was missed."""
     reading = argparse.ArgumentParser(
         prog="python -m benchmarks.web_budgets", description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Measures the time to pages' first byte; each page is requested as a browser does, one after the other."""
+"""Measures the time to first byte of pages; they are requested as a browser does, one after the other."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from fairlead_testing.running.tour import pages_of
 POOL = "big/p1"
 LIST_MS, HEATMAP_MS = 150.0, 250.0
 HEATMAP = f"/pools/{POOL}/heatmap?from=now-3590s&to=now&columns=360"
-"""The largest heatmap: columns of ten seconds, of which an hour that ends within one would touch 361."""
+"""The path of the largest heatmap.
+
+Its columns are ten seconds wide. The range is 10 s shorter than an hour, because an hour that ends within a column
+would touch 361 columns.
+"""
 PAUSE_SECONDS = 0.01
 NOT_MEASURED = frozenset({"help", "settings", "keys", "plan"})
-"""Small pages without a list."""
+"""The names of small pages without a list, which are not measured."""
 
 
 def sessions(url: str, count: int) -> list[str]:
-    """Sign `count` people in, each by a link of their own; return their cookies' values."""
+    """Sign `count` people in, each by a login link of their own; return their session tokens."""
     admin = {"authorization": f"Bearer {SECRETS['admin']}"}
     found = []
     with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
@@ -45,7 +49,7 @@ def browser(url: str, session: str) -> httpx.Client:
 
 
 def pages(url: str) -> dict[str, str]:
-    """Return every page by a name, once, with one example of each kind of record, and the largest heatmap."""
+    """Return the paths of all pages by name, with an example of each kind of record, and the largest heatmap."""
     headers = {"authorization": f"Bearer {SECRETS['admin']}"}
     with httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as http:
 
@@ -58,7 +62,7 @@ def pages(url: str) -> dict[str, str]:
 
 
 def answered(url: str, session: str, paths: Mapping[str, str], times: int) -> dict[str, list[float]]:
-    """Return the milliseconds to the first byte by page; each page is requested once before the measurement."""
+    """Return the milliseconds to the first byte by page. Each page is requested once before the measurement."""
     taken: dict[str, list[float]] = {name: [] for name in paths}
     with browser(url, session) as http:
         for number in range(times + 1):
@@ -76,7 +80,7 @@ def answered(url: str, session: str, paths: Mapping[str, str], times: int) -> di
 
 
 def lines(taken: Mapping[str, list[float]], who: str) -> Iterator[Line]:
-    """Yield all lists and details together, and each page."""
+    """Yield a line for all lists and details together, and a line for each page."""
     others = [one for name, values in taken.items() if "heatmap" not in name for one in values]
     yield Line(
         what=f"TTFB of all other pages, {who}",

@@ -1,6 +1,4 @@
-"""Measurements of pages in Chromium: their weight, the time to draw a heatmap, and their tasks and heap while they are
-open.
-"""
+"""Measurements of pages in Chromium: their weight, the time to draw a heatmap, and the tasks and heap of open pages."""
 
 from __future__ import annotations
 
@@ -24,9 +22,10 @@ PAINTS = 5
 SETTLE_SECONDS = 8.0
 HEAP_SECONDS = 10.0
 LEAST_HEAPS = 3
-"""Number of points that a slope with its range needs."""
+"""The least number of measurements from which a slope and its range can be computed."""
 SETTLED_SECONDS = 300.0
-"""Seconds of a page's age below which its heap grows until its caches are full, and says nothing about hours."""
+"""The age of a page in seconds from which on its heap counts. Until then its caches fill, so its growth does not last.
+"""
 LIVE_PAGES = {"overview": "/", "pool": f"/pools/{POOL}", "the largest heatmap": HEATMAP}
 OF_PAGE = frozenset({"Document", "Stylesheet", "Script"})
 
@@ -55,7 +54,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def person(browser: Browser, url: str, session: str) -> BrowserContext:
-    """Return a separate context, with an empty cache, that is signed in."""
+    """Return a browser context of its own that has an empty cache and is signed in."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(60_000)
     context.add_cookies([{"name": session_cookie(url), "value": session, "url": url}])
@@ -64,7 +63,9 @@ def person(browser: Browser, url: str, session: str) -> BrowserContext:
 
 
 def first_visits(browser: Browser, url: str, session: str, paths: Mapping[str, str]) -> Iterator[Line]:
-    """Yield the bytes on the wire of HTML, style sheets and scripts, with headers; the nodes; and the largest paint."""
+    """Yield the bytes on the wire of HTML, style sheets and scripts, with headers, the number of nodes, and the largest
+    paint.
+    """
     nodes: dict[str, int] = {}
     paints: dict[str, float] = {}
     weights: dict[str, tuple[float, bool]] = {}
@@ -97,7 +98,9 @@ def first_visits(browser: Browser, url: str, session: str, paths: Mapping[str, s
 
 
 def heatmaps(browser: Browser, url: str, session: str) -> Iterator[Line]:
-    """From the last byte of the cells to the second frame after they are drawn."""
+    """Yield the time from the last byte of the cells to the second frame after they are drawn, the longest task, and
+    sizes.
+    """
     context = person(browser, url, session)
     drawn: list[float] = []
     whole: list[float] = []
@@ -131,7 +134,7 @@ def heatmaps(browser: Browser, url: str, session: str) -> Iterator[Line]:
 
 
 def live(browser: Browser, url: str, session: str, minutes: float) -> Iterator[Line]:
-    """Three pages that stay open."""
+    """Yield the figures of three pages that stay open."""
     context = person(browser, url, session)
     open_pages = {name: _open(context, url + path) for name, path in LIVE_PAGES.items()}
     time.sleep(SETTLE_SECONDS)
@@ -151,7 +154,9 @@ def live(browser: Browser, url: str, session: str, minutes: float) -> Iterator[L
 
 
 class _Live:
-    """A page that stays open: its heap after each collection, and its tasks except those of the collections."""
+    """A page that stays open: its heap after each garbage collection, and its tasks without those of the
+    collections.
+    """
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -194,8 +199,9 @@ def _open(context: BrowserContext, address: str) -> Page:
 
 
 def _sizes(page: Page) -> dict[str, tuple[str, float]]:
-    """Return the kind of each resource and its bytes on the wire with its headers, by address; the mapping grows while
-    the page loads.
+    """Return a mapping from address to the resource's kind and its bytes on the wire with headers.
+
+    The mapping grows while the page loads.
     """
     sizes: dict[str, tuple[str, float]] = {}
     asked: dict[str, tuple[str, str]] = {}

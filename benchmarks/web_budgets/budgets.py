@@ -12,8 +12,9 @@ HEADING = "| what | figure | target | of it | |\n|---|---|---|---|---|"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A figure and its maximum, in the same unit; `most` None: it has no target. `told` adds an explanation. `unsure`:
-    the figure shows neither that the target is kept nor that it is missed.
+    """A figure and its maximum `most`, in the same unit; None if it has no maximum.
+
+    `told` is an explanation. `unsure` means that the figure is too inexact to show whether the maximum is kept.
     """
 
     what: str
@@ -42,18 +43,17 @@ def digits(figure: float) -> int:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the percentile by nearest rank: the smallest value that at least this share of the values does
-    not exceed.
+    """Return the percentile by nearest rank: the smallest value that at least this share of the values does not
+    exceed.
     """
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the least squares line's slope through (x, y), and twice its standard error: the range in which it
-    likely is.
+    """Return the slope of the least-squares line through points (x, y), and twice its standard error.
 
-    Needs three points with different x.
+    The true slope is probably within this range. Needs three points with different x.
     """
     count = len(points)
     middle_x, middle_y = (sum(point[axis] for point in points) / count for axis in (0, 1))
@@ -64,5 +64,5 @@ def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def say(words: str) -> None:
-    """Progress, beside the table."""
+    """Print progress to stderr, because the table goes to stdout."""
     print(words, file=sys.stderr, flush=True)

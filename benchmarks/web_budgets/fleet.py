@@ -1,4 +1,4 @@
-"""The server that is measured: Postgres with an hour of a large pool, and a process of API and web UI on it."""
+"""The measured server: Postgres with an hour of a large pool, and a process with API and web UI."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fairlead_api.infra.upgrading import upgrade
 from fairlead_testing.running.postgres import FAST, PostgresProcess, place_of_servers, plain, with_database
 
 INSTANCES = 512
-"""Number of instances: the number of rows of a heatmap."""
+"""The number of instances, which is the number of rows of a heatmap."""
 HOUR, DAY = 3600, 86_400
 SAMPLED_SECONDS = 600
-"""Seconds for which there are load samples, and not only their rollups."""
+"""The last seconds of the hour for which load samples exist. Earlier seconds have only rollups."""
 SERVER = {**FAST, "shared_buffers": "1GB", "work_mem": "16MB", "jit": "off"}
 _NOISE = """
 UPDATE load_rollups_10s SET pending_prefill_tokens_max = made.value, pending_prefill_tokens_sum = 5 * made.value
@@ -28,14 +28,17 @@ FROM (SELECT pool_id AS p, bucket AS b, instance AS i, floor(-ln(1 - random()) *
       FROM load_rollups_10s) made
 WHERE pool_id = made.p AND bucket = made.b AND instance = made.i
 """
-"""Statement that fills cells with noise that no neighbour predicts: no real pool's load is harder to compress as a
-picture.
+"""The statement that fills heatmap cells with noise that does not depend on neighbouring cells.
+
+No real pool's load compresses worse as a picture.
 """
 
 
 @contextmanager
 def served(instances: int) -> Iterator[ApiProcess]:
-    """Yield the process of API and web UI, ready, before a filled database; all of it is gone at the end."""
+    """Yield the ready process of API and web UI on a filled database. Process and database are removed after the
+    block.
+    """
     with tempfile.TemporaryDirectory(prefix="fl-web-", dir=place_of_servers()) as scratch:
         folder = Path(scratch)
         postgres = PostgresProcess(folder, SERVER)

@@ -1,4 +1,4 @@
-"""Measures the time from a report to the open page that shows it."""
+"""Measures the time from a report until an open page shows it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page
 SHOWN_SECONDS = 2.0
 TIMES = 12
 PAUSE_SECONDS = 1.3
-"""Seconds between events: not a multiple of any of the system's own intervals, so that each event meets them at another
-phase.
+"""Seconds between events. It is not a multiple of an interval of the system, so that events meet all phases of
+intervals.
 """
 PATIENCE_SECONDS = 30.0
 WATCH = """
@@ -33,7 +33,11 @@ WATCH = """
 
 
 def events(browser: Browser, url: str, session: str, traffic: Traffic, instances: int, who: str) -> Iterator[Line]:
-    """Instances cordoned one after the other beside the pool's number, and migrations beside the list's newest row."""
+    """Cordon instances one after the other and migrate sessions, and yield the times until open pages show these
+    events.
+
+    The pool's page shows the number of serving instances, the list of migrations its newest row.
+    """
     context = person(browser, url, session)
     pool, moves = (context.new_page() for _ in range(2))
     for page, path in ((pool, f"/pools/{POOL}"), (moves, "/migrations")):
@@ -59,7 +63,7 @@ def events(browser: Browser, url: str, session: str, traffic: Traffic, instances
 
 
 def _shown(page: Page, what: str) -> float:
-    """Return the time at which the page first showed the text, by the clock of the machine."""
+    """Return the Unix time at which the page first showed the text."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         at = page.evaluate("(what) => seen.shown[what] ?? 0", what)

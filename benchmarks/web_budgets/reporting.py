@@ -1,7 +1,7 @@
-"""The activity in the pool: a process in which two routers report five times a second and an operator reports its
-state.
+"""The activity of the pool: a process in which two routers report five times a second, and an operator reports the
+pool's state.
 
-On demand it sends one further report at once, and answers with the time at which it began to send it.
+On demand it sends an additional report at once, and returns the time at which it began to send it.
 """
 
 from __future__ import annotations
@@ -46,19 +46,20 @@ SPEC: dict[str, Any] = {
 
 
 class Traffic:
-    """A process that reports until the block ends."""
+    """A process that sends reports until the block ends."""
 
     def __init__(self, control: Connection) -> None:
         self._control = control
 
     def cordon(self, count: int) -> float:
-        """Report as the operator that the first `count` instances are cordoned and all others serve; return when the
-        report began.
+        """Report, as the operator, that the first `count` instances are cordoned and all others serve.
+
+        Return the Unix time at which the report began.
         """
         return self._ask(("cordon", count))
 
     def move(self, name: str) -> float:
-        """Report a session's migration with this id as a router; return when the report began."""
+        """Report, as a router, a migration with this id. Return the Unix time at which the report began."""
         return self._ask(("move", name))
 
     def refused(self) -> int:
@@ -277,7 +278,7 @@ class _Pool:
         )
 
     def _moved(self, name: str) -> dict[str, Any]:
-        """Return a session that is new to the pool, and its first migration."""
+        """Return the records of a new session and of its first migration."""
         source, target = self._random.sample(self._names, 2)
         session, first, now = uuid.uuid4().hex, uuid.uuid4().hex, time.time()
         bound = BindingChange(

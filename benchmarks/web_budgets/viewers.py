@@ -1,7 +1,7 @@
 """Fifty people who watch pages: real HTTP clients with a session each, in a process of their own.
 
-Each opens a page, holds its event stream as `live.js` does, draws its charts and small pictures again as `charts.js`
-and `main.js` do, loads its heatmap, and goes to the next page after a while.
+Each opens a page, holds its event stream as `live.js` does, requests its charts and small pictures repeatedly as
+`charts.js` and `main.js` do, loads its heatmap, and goes to the next page after a while.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ WATCHED = (
     *("/", "/", "/", "/", f"/pools/{POOL}", f"/pools/{POOL}", f"/pools/{POOL}", f"/pools/{POOL}/heatmap", HEATMAP, "/migrations"),
     *("/decisions", "/sessions", f"/pools/{POOL}/instances", f"/pools/{POOL}/instances/{{instance}}", "/rejections"),
 )
-"""The pages that people watch: of ten people nearly three the overview and two the pool."""
+"""The paths that people watch, by frequency: nearly three of ten watch the overview, two the pool."""
 
 
 @dataclass(slots=True)
 class Watching:
-    """The viewers' figures for a kind of page: milliseconds to first bytes, bytes of streams and of repeated requests,
-    and the seconds for which the pages were open.
+    """The viewers' figures for a kind of page: milliseconds to first bytes, bytes of streams, bytes of repeated
+    requests, and the seconds for which pages were open.
     """
 
     first_bytes: list[float] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Watching:
 
 @dataclass(slots=True)
 class Watched:
-    """The figures by path; `failures` are unsuccessful answers, and streams that ended."""
+    """The viewers' figures by path. `failures` lists unsuccessful answers and streams that ended."""
 
     pages: dict[str, Watching] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Watched:
 
 @contextmanager
 def watching(url: str, sessions: list[str], seen: Watched) -> Iterator[None]:
-    """Let the viewers watch until the block ends; then `seen` has their figures."""
+    """Let the viewers watch until the block ends; `seen` has their figures afterwards."""
     context = get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_run, args=(url, sessions, there), daemon=True)
@@ -181,7 +181,7 @@ class _Viewer:
 
 
 class _Page(HTMLParser):
-    """What the scripts of a page would find in it."""
+    """The parts of a page that its scripts would find in it."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ class _Page(HTMLParser):
 
     @property
     def charts(self) -> list[str]:
-        """One request for all charts of an address."""
+        """Return a request for each address of charts, with all their metrics."""
         return [f"{source}&metrics={','.join(metrics)}&buckets=180" for source, metrics in self._charts.items()]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -1,11 +1,13 @@
-"""Pages of the control API, made of its OpenAPI document: one a subject (tag), and one of all schemas."""
+"""Pages of the control API, made from its OpenAPI document: a page for each subject (tag), and a page of all
+schemas.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 Document = Mapping[str, Any]
 NOT_FOR_PEOPLE = "internal"
-"""The tag of what processes call; no reference describes it."""
+"""The tag of operations that only processes call. The reference leaves them out."""
 BOUNDS = {
     "minimum": "from {}",
     "maximum": "to {}",
@@ -18,7 +20,7 @@ SCHEMA = "#/components/schemas/"
 
 
 def pages(document: Document) -> dict[str, str]:
-    """The Markdown of each page by its file's name."""
+    """Return the Markdown of each page, by its file's name."""
     subjects = _subjects(document)
     named = {f"{_slug(tag)}.md": _subject_page(tag, operations) for tag, operations in subjects.items()}
     used = _reached(document, [one for operations in subjects.values() for _, _, one in operations])
@@ -27,7 +29,7 @@ def pages(document: Document) -> dict[str, str]:
 
 
 def _subjects(document: Document) -> dict[str, list[tuple[str, str, Document]]]:
-    """The operations (method, path, definition) of each tag that is for people, tags in alphabetical order."""
+    """Return the operations (method, path, definition) of each tag that is for people, by tag in alphabetical order."""
     found: dict[str, list[tuple[str, str, Document]]] = {}
     for path, methods in document["paths"].items():
         for method in (one for one in METHODS if one in methods):
@@ -36,7 +38,7 @@ def _subjects(document: Document) -> dict[str, list[tuple[str, str, Document]]]:
 
 
 def _reached(document: Document, starts: Iterable[object]) -> set[str]:
-    """Names of the schemas that these definitions use, directly or through others."""
+    """Return the names of the schemas that these definitions use, directly or through other schemas."""
     found: set[str] = set()
     waiting = list(starts)
     while waiting:
@@ -130,7 +132,7 @@ def _schema(schema: Document) -> Iterator[str]:
 
 
 def _type(schema: Document) -> str:
-    """A schema in few words, with links to those that have names."""
+    """Return a schema in a few words, with links to schemas that have names."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(SCHEMA)
         return f"[{name}](schemas.md#{name.lower()})"

@@ -1,6 +1,6 @@
 """Builds the site: `python -m docs.site.build [--out FOLDER] [--release NAME=FOLDER …]`.
 
-Each version is a folder of its own in the site: this checkout under its version, and a checkout of each release that
+Each version has a folder of its own in the site: this checkout under its version, and a checkout of each release that
 `--release` names. A warning of the generator or a dead link is an error: exit code 1.
 """
 
@@ -23,7 +23,7 @@ REDIRECT = '<!doctype html><meta charset="utf-8"><title>Fairlead</title><meta ht
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build every version that was asked for; returns the exit code."""
+    """Build every requested version, and return the exit code."""
     options = _options(arguments)
     versions = {_version(ROOT): ROOT, **dict(_release(one) for one in options.release)}
     if not all(_built(root, version, options.out / version) for version, root in versions.items()):
@@ -64,7 +64,7 @@ def _built(root: Path, version: str, out: Path) -> bool:
 
 
 def _join(out: Path, versions: list[str]) -> None:
-    """What the versions share: the list of them, which every page shows, and the address without a version."""
+    """Write the files that all versions share: the list of versions, which every page shows, and the start page."""
     (out / "versions.js").write_text(f"window.fairleadVersions = {json.dumps(versions)};\n", encoding="utf-8")
     (out / "index.html").write_text(REDIRECT.format(version=versions[0]), encoding="utf-8")
 

@@ -1,4 +1,6 @@
-"""Follows every link of finished pages to its page and anchor, and finds what would be loaded from another server."""
+"""Follows every link of finished pages to its page and anchor, and finds files that would be loaded from other
+servers.
+"""
 
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -6,11 +8,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src")}
-"""Elements and attributes that make a browser load something with the page."""
+"""Elements and attributes that make a browser load a file with the page."""
 
 
 class Page(HTMLParser):
-    """The anchors and the links of one page."""
+    """The anchors and the links of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -30,7 +32,7 @@ class Page(HTMLParser):
 
 
 def faults_of(site: Path) -> list[str]:
-    """Each link of the site that leads nowhere, and each file that a page would load from another server."""
+    """Return each dead link of the site, and each file that a page would load from another server."""
     pages = {path.resolve(): Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
     return [f"{path.relative_to(site.resolve())}: {fault}" for path, page in pages.items() for fault in _faults(path, page, pages)]
 

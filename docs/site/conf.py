@@ -1,4 +1,4 @@
-"""How Sphinx builds the site; `docs.site.build` calls it with the version and the sources."""
+"""The configuration with which Sphinx builds the site. `docs.site.build` calls it with the version and the sources."""
 
 project = "Fairlead"
 author = "The Fairlead authors"
@@ -26,4 +26,4 @@ html_sidebars = {
     ]
 }
 suppress_warnings = ["misc.highlighting_failure"]
-"""A block of console or YAML with an ellipsis in it is shown as plain text."""
+"""Warnings about code blocks. A block of console or YAML with an ellipsis is shown as plain text."""

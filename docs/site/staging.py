@@ -1,7 +1,7 @@
-"""Arranges documents as the site's generator wants them: one folder with an `index.md` and a table of contents.
+"""Arranges documents as the site's generator requires them: one folder with an `index.md` and a table of contents.
 
-The contents are those of `docs/README.md`. A diagram becomes the picture that was drawn of it, and a link to the
-folder of examples leads to a page that shows them all.
+The contents are those of `docs/README.md`. A diagram becomes the picture that was drawn of it. A link to the folder of
+examples leads to a page that shows all examples.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from docs.site.api_reference import pages
 
 FRONT, CONTENTS = "README.md", "docs/README.md"
 OUTSIDE = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "cluster/README.md")
-"""Documents beside `docs/` that are pages of the site."""
+"""Documents outside `docs/` that are pages of the site."""
 EXAMPLES, ENGINES, API = "examples", "examples/engines", "docs/api-reference"
 DIAGRAMS = "docs/images/diagrams"
 _DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -25,17 +25,17 @@ _ENTRY = re.compile(r"^- \[[^\]]+\]\(([^)#]+)\)")
 
 
 def diagram_name(drawn: str) -> str:
-    """The file that holds the picture of a diagram's text: another text has another picture."""
+    """Return the file name of a diagram's picture, which is a hash of the diagram's text."""
     return f"{hashlib.sha256(drawn.encode()).hexdigest()[:16]}.svg"
 
 
 def diagrams(text: str) -> list[str]:
-    """The text of each diagram in a document."""
+    """Return the text of each diagram in a document."""
     return _DIAGRAM.findall(text)
 
 
 def stage(root: Path, into: Path) -> None:
-    """Write the site's sources of the checkout `root` into the folder `into`, which is emptied first."""
+    """Write the site's sources from the checkout `root` into the folder `into`, which is emptied first."""
     shutil.rmtree(into, ignore_errors=True)
     documents = [FRONT, *OUTSIDE, *(_name(root, path) for path in sorted((root / "docs").rglob("*.md")))]
     for document in documents:
@@ -63,14 +63,14 @@ def _picture(document: str, drawn: str) -> str:
 
 
 def _link(document: str, path: str) -> str:
-    """Where a link of a document leads in the site."""
+    """Return the target in the site of a link in a document."""
     target = _target(document, path)
     special = {FRONT: "index.md", EXAMPLES: f"{EXAMPLES}/index.md", ENGINES: f"{EXAMPLES}/index.md"}
     return _relative(document, special[target]) if target in special else path
 
 
 def _contents(index: str) -> Iterator[str]:
-    """A table of contents per section of `docs/README.md`, in its order."""
+    """Yield a table of contents for each section of `docs/README.md`, in its order."""
     section, entries = "", list[str]()
     for line in (*index.splitlines(), "**end**"):
         if found := _SECTION.match(line):
@@ -95,7 +95,7 @@ def _toctree(caption: str, entries: Iterable[str], *options: str) -> str:
 
 
 def _files(root: Path, documents: Iterable[str]) -> Iterator[str]:
-    """Whatever the documents link to or show that is no page: pictures, manifests, scripts."""
+    """Yield the files that documents link to or show and that are not pages: pictures, manifests, scripts."""
     for document in documents:
         text = (root / document).read_text(encoding="utf-8")
         yield from (f"{DIAGRAMS}/{diagram_name(drawn)}" for drawn in diagrams(text))
@@ -113,7 +113,7 @@ def _examples_page(root: Path) -> str:
 
 
 def _target(document: str, path: str) -> str:
-    """A link's target as a path from the repository's root, `..` resolved."""
+    """Return a link's target as a path from the repository's root, with `..` resolved."""
     parts: list[str] = []
     for part in (PurePosixPath(document).parent / path).parts:
         parts = parts[:-1] if part == ".." else [*parts, part]

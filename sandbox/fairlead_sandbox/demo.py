@@ -19,7 +19,7 @@ pool can serve every request in time.
 
 
 def demo_pool(engine_port: int) -> dict[str, Any]:
-    """Return a pool of four simulated instances under the default policy, with an SLO that the demo's load can just
+    """Return a pool of four simulated instances under the policy `dualmap`, with an SLO that the demo's load can just
     meet.
     """
     return {

@@ -3,7 +3,7 @@
 #   KEY       PEM file with the private key that signs (P-256). Without it a trial's, made in OUT.key
 #   TAG       v<version>: then tag, versions and changelog must agree
 #   REGISTRY  registry and path to push to, such as ghcr.io/someone; without it nothing is pushed. REGISTRY_TLS=false for one without TLS
-#   ARCH, BASE, SOURCE: as images.sh says. BUILDER: URI of who builds, for the provenance
+#   ARCH, BASE, SOURCE: as images.sh says. BUILDER: URI of the builder, for the provenance
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$1

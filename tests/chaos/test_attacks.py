@@ -1,4 +1,4 @@
-"""Attacks on one pool of a router, as `benchmarks.attacks` runs them, but short: others lose nothing by them."""
+"""Attacks on one pool of a router, as `benchmarks.attacks` runs them, but short: other pools lose no request."""
 
 import asyncio
 import resource
@@ -13,11 +13,11 @@ from benchmarks.attacks.load import Client, Load
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 SHORT = ("idle", "half-heads", "resets-by-clients", "sessions", "endless-answer", "huge-figures", "resets", "silence", "suspended")
-"""Those that no engine's unbounded answer is part of."""
+"""The attacks that need no unbounded answer of an engine."""
 SIZE = 0.02
 FIRST_PORT = 29310
 SPARE_FILES = 30
-"""Connections that a router keeps to engines, which differ from time to time."""
+"""File descriptors of a router's connections to engines, whose number varies."""
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
-"""kill -9 of every process during a replay: requests keep flowing where they should, and no record
-is lost, doubled or torn.
+"""kill -9 of every process during a replay: requests are still served where they should be, and no record is lost.
+
+No record is doubled or torn either.
 """
 
 import itertools
@@ -23,7 +24,7 @@ from fairlead_testing.running.sandbox import RunningSandbox, asking, result_of, 
 
 POOL = "default/chaos"
 MEMORY_LEFT = 64 << 20
-"""Bytes that a process may still have when its memory is bounded: two uploads."""
+"""Bytes that a process may still allocate when its memory is bounded: two uploads."""
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +36,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox
 
 @pytest.fixture
 def sandbox(running: RunningSandbox) -> RunningSandbox:
-    """Whole again, whatever the test before has left."""
+    """Return the sandbox with all processes running, whatever the test before has left."""
     running.scale_pool("chaos", 4).raise_for_status()
     running.until_ready("chaos", 4)
     return running
 
 
 def replayed_while(sandbox: RunningSandbox, output: Path, hurt: Any, seed: int, requests: int = 500) -> dict[str, Any]:
-    """Replay, hurt something once sessions flow, and return the replay's figures."""
+    """Replay, cause a fault once sessions flow, and return the replay's figures."""
     started = sandbox.replay(*replay_arguments("chaos", requests, 14, seed), "--json", str(output), "--rows", str(output) + ".rows")
     try:
         until(lambda: "decoding" if sandbox_is_busy(sandbox) else None, "requests flowing")
@@ -53,7 +54,7 @@ def replayed_while(sandbox: RunningSandbox, output: Path, hurt: Any, seed: int, 
 
 
 def most_in_flight(output: Path) -> int:
-    """How many requests of a replay were under way at once, at most: no more than these can be lost by one kill."""
+    """Return the most requests of a replay in flight at once, which is the most that one kill can lose."""
     steps: list[tuple[float, int]] = []
     for line in Path(f"{output}.rows").read_text().splitlines():
         row = json.loads(line)
@@ -77,7 +78,7 @@ def sums(result: dict[str, Any]) -> bool:
 
 
 def check_records(sandbox: RunningSandbox) -> None:
-    """Bindings, migrations and audit have no gap and no duplicate."""
+    """Check that bindings, migrations and audit have no gap and no duplicate."""
 
     def settled() -> bool:
         return sandbox.request("GET", "/readyz").status_code == 200 and not spooled(sandbox)
@@ -98,7 +99,7 @@ def check_records(sandbox: RunningSandbox) -> None:
 
 
 def spooled(sandbox: RunningSandbox) -> list[Path]:
-    """Batches of bindings, migrations and refusals that routers still hold on disk."""
+    """Return the batches of bindings, migrations and refusals that routers still hold on disk."""
     return list(sandbox.state.spool.rglob("*.history.*.json"))
 
 
@@ -116,7 +117,7 @@ def test_requests_flow_while_the_control_api_is_killed(sandbox: RunningSandbox, 
 
 
 def out_of_memory(sandbox: RunningSandbox) -> None:
-    """The API gets no more memory than it has, is sent more than fits, and is killed as a kernel kills in the end."""
+    """Limit the API's memory to its present use and two uploads, send more, and kill the API, as a kernel would."""
     pid = sandbox.pid("api")
     has = int(Path(f"/proc/{pid}/status").read_text().partition("VmSize:")[2].split()[0]) * 1024
     resource.prlimit(pid, resource.RLIMIT_AS, (has + MEMORY_LEFT, has + MEMORY_LEFT))
@@ -129,7 +130,7 @@ def out_of_memory(sandbox: RunningSandbox) -> None:
 
 
 def uploaded(sandbox: RunningSandbox) -> int | None:
-    """The status of an answer to a trace of 30 MB that cannot be read; None if there was none."""
+    """Return the status of the answer to a trace of 30 MB that cannot be read; None if there was none."""
     headers = {"authorization": f"Bearer {load_or_create(sandbox.state.secrets).admin}"}
     place = f"{api_urls(sandbox.note.urls)[0]}/v1/pools/{POOL}/simulations"
     try:

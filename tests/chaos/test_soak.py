@@ -1,5 +1,7 @@
-"""Half an hour of attacks on every door of a whole system, under load: at its end the records agree, no process has
-more files than at its begin, and what memory each took in an hour is printed.
+"""Half an hour of attacks on every port of a whole system, under load.
+
+At its end the records agree and no process has more open files than at the beginning. The memory growth of each process
+per hour is printed.
 """
 
 import asyncio
@@ -22,14 +24,15 @@ MINUTES = float(os.environ.get("FAIRLEAD_TEST_SOAK_MINUTES", "30"))
 ROUND_SECONDS = 3.0
 SIZE = 0.05
 SPEED = float(os.environ.get("FAIRLEAD_TEST_SOAK_SPEED", "10"))
-"""How many times as fast as it was recorded the trace is replayed meanwhile."""
+"""The speed of the replay meanwhile, as a multiple of the trace's own."""
 SPARE_FILES = 40
-"""Connections that processes keep to one another, which differ from time to time."""
+"""File descriptors of processes' connections to one another, whose number varies."""
 
 
 def soon_full() -> dict[str, Any]:
-    """The pool. What routers remember of caches and sessions is full after minutes: with the defaults it would grow for
-    as long as the test runs.
+    """Return the pool, with limits at which the router's memory of caches and sessions is full after minutes.
+
+    With the defaults it would grow as long as the test runs.
     """
     found = pool("soak", policy="ear", replicas=3)
     found["spec"]["engine"]["kvCacheTokens"] = 200_000
@@ -46,13 +49,13 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox
 
 
 def doors(sandbox: RunningSandbox) -> dict[str, int]:
-    """The ports of all processes that strangers can reach, by name."""
+    """Return the ports of all processes that strangers can reach, by name."""
     found = {name: urlsplit(url).port for name, url in sandbox.note.urls.items()}
     return {name: port for name, port in found.items() if port is not None and not name.startswith(("kubernetes", "postgres"))}
 
 
 async def attack_all(ports: dict[str, int]) -> int:
-    """Each attack on each door, for a while; returns how many connections were opened."""
+    """Run each attack on each port for a while; return the number of connections opened."""
     opened = 0
     for attack in CLIENTS.values():
         attackers = [Attacker(port, SIZE) for port in ports.values()]
@@ -88,13 +91,13 @@ def test_after_attacks_on_every_door_no_record_contradicts_another(
 
 
 def pids(sandbox: RunningSandbox) -> dict[str, int]:
-    """The processes of the system itself: engines come and go, and Postgres has a process for each connection."""
+    """Return the ids of the system's own processes, without engines, which come and go, and Postgres' connections."""
     found = {one.name: one.pid for one in sandbox.note.processes}
     return {name: pid for name, pid in found.items() if pid is not None and not name.startswith("postgres")}
 
 
 def check_records(sandbox: RunningSandbox) -> None:
-    """`fairlead verify` and the audit chain, as a person asks for them."""
+    """Check the records with `fairlead verify` and the audit chain, as a person would."""
     where = ("--url", ",".join(api_urls(sandbox.note.urls)))
     environment = {"FAIRLEAD_TOKEN": load_or_create(sandbox.state.secrets).admin}
     for words in (("verify",), ("audit", "verify")):

@@ -27,7 +27,7 @@ APIS = ("api", "api-1")
 OPERATORS = ("operator", "operator-1")
 TRIES = itertools.count(1)
 LOADS: list[BalancedLoad] = []
-"""Of the tests so far, also of those that failed: they share a history."""
+"""Loads of all tests so far, including failed ones, as they share a history."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox
 
 @pytest.fixture
 def tried() -> str:
-    """For the names of a test's pools: a second try has pools of its own, whatever the first one has left."""
+    """Return a suffix for the names of a test's pools, so that a second try has pools of its own."""
     return f"{next(TRIES)}"
 
 
@@ -53,7 +53,7 @@ def load_of(sandbox: RunningSandbox, name: str) -> Iterator[BalancedLoad]:
 
 
 def leader(sandbox: RunningSandbox) -> str:
-    """The operator that acts."""
+    """Return the operator that acts."""
 
     def leading() -> str | None:
         for process in sandbox.note.processes:
@@ -70,7 +70,7 @@ def leader(sandbox: RunningSandbox) -> str:
 
 
 def serving(sandbox: RunningSandbox, name: str) -> int:
-    """How many instances serve, as the cluster tells it."""
+    """Return the number of instances that serve, as the cluster reports it."""
     return int(sandbox.pool(name).get("status", {}).get("serving", 0))
 
 
@@ -83,25 +83,25 @@ def until_serving(sandbox: RunningSandbox, name: str, replicas: int) -> None:
 
 
 def more(load: BalancedLoad, requests: int = 6) -> None:
-    """Wait until so many more were served."""
+    """Wait until this many more requests were served."""
     before = load.served
     until(lambda: load.served >= before + requests, "requests are served")
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """When a process was told to die, and by when it was dead: until then its sockets take connections."""
+    """The times at which a process was killed and at which it was dead; until then its sockets take connections."""
 
     asked_at: float
     dead_at: float
 
     def took(self, request: SentRequest) -> bool:
-        """Whether the request was in flight meanwhile."""
+        """Return whether the request was in flight meanwhile."""
         return request.started_at <= self.dead_at and (request.ended_at or 0.0) >= self.asked_at
 
 
 def killed(sandbox: RunningSandbox, process: str) -> Kill:
-    """kill -9; returns once the process has a ready successor."""
+    """Kill a process by kill -9; return once its successor is ready."""
     asked_at = time.monotonic()
     pid = sandbox.signal(process, signal.SIGKILL)
     until(lambda: not Path(f"/proc/{pid}").exists(), f"{process} is dead")  # its sockets live as long as its last thread
@@ -111,7 +111,7 @@ def killed(sandbox: RunningSandbox, process: str) -> Kill:
 
 
 def lost_unduly(load: BalancedLoad, kills: dict[str, Kill]) -> list[SentRequest]:
-    """Failed requests that were not in flight on a router when it was killed."""
+    """Return the failed requests that were not in flight on a router when it was killed."""
     return [one for one in load.failed if one.router not in kills or not kills[one.router].took(one)]
 
 
@@ -121,7 +121,7 @@ def rows(sandbox: RunningSandbox, query: str) -> list[tuple[object, ...]]:
 
 
 def check_history(sandbox: RunningSandbox) -> None:
-    """Everything is stored, once, and agrees."""
+    """Check that every record is stored once, and that records agree."""
     sent = sum(len(load.requests) for load in LOADS)
     until(lambda: not list(sandbox.state.spool.rglob("*.history.*.json")), "every spooled batch is stored")
     for table in ("decisions", "migrations", "reroutes", "scaling_decisions"):

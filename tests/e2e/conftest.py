@@ -10,7 +10,7 @@ from fairlead_testing.running.browser_site import CHROMIUM_ARGUMENTS, HEADLESS_C
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for each file: Playwright's event loop would be in the way of asyncio in the files after it."""
+    """Yield one browser for each file; across files, Playwright's event loop would interfere with asyncio."""
     if not HEADLESS_CHROMIUM.exists():
         pytest.fail(
             f"{HEADLESS_CHROMIUM} is missing: run scripts/ensure-browser.sh (apt-get install chromium) and try again", pytrace=False

@@ -1,5 +1,6 @@
-"""The default policy against every other on generated workloads, small: `reproductions/default_policy.py`
-is the whole comparison.
+"""The default policy against every other on small generated workloads.
+
+`reproductions/default_policy.py` is the whole comparison.
 """
 
 from functools import cache
@@ -20,13 +21,13 @@ PRESET = preset("dualmap-910b4-qwen7b")
 OTHERS = [name for name in BUILT_IN.names if name != "fairlead" and not BUILT_IN.entry(name).needs_roles]
 WORKLOADS = ["conversation", "tool-agent"]
 COMPARED = ["conversation", pytest.param("tool-agent", marks=pytest.mark.nightly)]
-"""On which every other policy runs too: the longer one takes two minutes of processor time."""
+"""Workloads on which every other policy runs too; the longer one takes two minutes of processor time."""
 TIE = 0.005
 
 
 @cache
 def workload_of(kind: str) -> Workload:
-    """Long enough for queues to fill beyond saturation: about two minutes."""
+    """Return a workload long enough for queues to fill beyond saturation: about two minutes."""
     count = 1200 if kind == "conversation" else 2200
     rows = islice(KINDS[kind].rows(None, None, 7), 2 * count)
     return load_workload(rows, requests=count, max_input=PRESET.max_input_tokens, infer_sessions=True)
@@ -34,7 +35,7 @@ def workload_of(kind: str) -> Workload:
 
 @cache
 def figures_of(kind: str, policy: str, rate: float, mode: str) -> Figures:
-    """One run on 8 instances at `rate` times the estimated saturation."""
+    """Return the figures of one run on 8 instances at `rate` times the estimated saturation."""
     workload = workload_of(kind)
     ideal, _ = ideal_hits(workload)
     spec = SimulatedPool(

@@ -1,4 +1,4 @@
-"""The first steps of docs/ten-minutes.md promise what their pool can keep, on any machine."""
+"""The pool of the first steps in docs/ten-minutes.md keeps the SLO that the page promises, on any machine."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ from fairlead_simulator.workloads import ConversationShape, generate_conversatio
 
 ROOT = Path(__file__).parents[2]
 MARGIN = 0.05
-"""Of the requests, above the pool's own goal: a busy machine's share."""
+"""Share of the requests above the pool's own goal, as a reserve for a busy machine."""
 
 
 def test_the_replay_before_the_wait_for_the_slo_meets_both_targets_with_a_margin(tmp_path: Path) -> None:

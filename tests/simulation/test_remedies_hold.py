@@ -1,4 +1,4 @@
-"""Remedies that are offered to random pools do what they promise when they are applied; the benchmark tries 200."""
+"""Remedies offered to random pools keep their promise when they are applied; the benchmark tries 200."""
 
 import pytest
 from benchmarks.remedies import a_pool, outcomes

@@ -1,4 +1,4 @@
-"""Two real engines for all tests, and a world to put a router before them."""
+"""Two real engines for all tests, and a world that puts a router before them."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +15,7 @@ from fairlead_testing.worlds.router_worlds import World
 
 @pytest.fixture(scope="session")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, VllmEngine]]:
-    """By id. A test that ends one starts it again."""
+    """Yield the engines by id. A test that ends one starts it again."""
     tools = os.environ.get("FAIRLEAD_TEST_VLLM")
     if not tools:
         pytest.skip("needs a real vLLM: make test-vllm")
@@ -43,5 +43,5 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def live(world: World, engines: dict[str, VllmEngine]) -> Live:
-    """A router before the two engines of all tests."""
+    """Return a router before the two engines of all tests."""
     return await live_before(world, engines)

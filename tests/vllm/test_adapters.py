@@ -1,4 +1,4 @@
-"""LoRA adapters at a real vLLM: asked for by name, cached apart, and told apart in its KV events."""
+"""LoRA adapters at a real vLLM: requested by name, cached separately, and told apart in its KV events."""
 
 import os
 import random
@@ -48,7 +48,7 @@ async def routed(world: World, engine: VllmEngine) -> RunningRouter:
 
 
 async def answer(client: httpx.AsyncClient, model: str) -> tuple[str, int]:
-    """What is said to the prompt, and how many of its tokens were cached."""
+    """Return the answer to the prompt, and the number of its tokens that were cached."""
     document: dict[str, Any] = {"model": model, "prompt": PROMPT, "max_tokens": 8, "ignore_eos": True, "temperature": 0}
     answered = await client.post("/v1/completions", json=document, timeout=SECONDS)
     assert answered.status_code == 200, answered.text

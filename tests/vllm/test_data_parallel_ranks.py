@@ -1,5 +1,6 @@
-"""A router before a real vLLM with two data-parallel ranks: each turn is computed by the rank that holds its beginning,
-and one rank that hangs is left while the other goes on.
+"""A router before a real vLLM with two data-parallel ranks.
+
+Each turn is computed by the rank that holds its beginning, and requests leave a rank that hangs while the other works.
 """
 
 import asyncio
@@ -60,7 +61,7 @@ async def ask(running: RunningRouter, session: str, prompt: str, tokens: int, *,
 
 
 async def by_rank(engine: VllmEngine, metric: str) -> dict[str, float]:
-    """The samples of a metric of the engine itself."""
+    """Return the samples of a metric of the engine itself."""
     async with httpx.AsyncClient(trust_env=False) as client:
         page = (await client.get(f"http://{engine.address}/metrics", timeout=SECONDS)).text
     samples = (sample for family in text_string_to_metric_families(page) for sample in family.samples)

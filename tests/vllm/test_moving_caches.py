@@ -1,5 +1,6 @@
-"""Two real vLLM engines with NIXL behind a router: sessions that move take their KV cache along, and lose nothing when
-the engine that has it is killed meanwhile.
+"""Two real vLLM engines with NIXL behind a router: sessions that move take their KV cache along.
+
+They lose nothing when the engine that holds the cache is killed meanwhile.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ def handing_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, V
 
 
 class Moving:
-    """A router before the two engines, of which one takes requests at a time."""
+    """A router before the two engines, only one of which takes requests at a time."""
 
     def __init__(self, world: World, live: Live) -> None:
         self.world = world
@@ -64,7 +65,7 @@ class Moving:
         self.version = 1
 
     async def serve_at(self, name: str, transfer: KvTransferFacts) -> None:
-        """Let this engine alone take requests: sessions leave the other with their next one."""
+        """Let only this engine take requests; sessions leave the other with their next request."""
         self.version += 1
         (other,) = self.live.engines.keys() - {name}
         states = {other: InstanceState.DRAINING}
@@ -77,7 +78,7 @@ class Moving:
         await until(lambda: self.live.running.pool.accepting == {name} and self.live.running.pool.table.version == self.version, SECONDS)
 
     async def turn(self, session: str, prompt: list[int], **more: object) -> tuple[str, int, str]:
-        """Who answered, how many tokens it had cached, and its text."""
+        """Return the engine that answered, its cached tokens of the prompt, and the text."""
         document = {"model": MODEL, "prompt": prompt, "max_tokens": 8, "ignore_eos": True, "temperature": 0, **more}
         headers = {"x-session-id": session}
         answer = await self.live.running.client.post(COMPLETIONS, json=document, headers=headers, timeout=SECONDS)
@@ -86,13 +87,13 @@ class Moving:
         return answer.headers["x-fairlead-instance"], whole["usage"]["prompt_tokens_details"]["cached_tokens"], whole["choices"][0]["text"]
 
     async def alone(self, name: str, prompt: list[int]) -> str:
-        """What one engine says by itself."""
+        """Return the answer of one engine, asked without the router."""
         document = {"model": MODEL, "prompt": prompt, "max_tokens": 8, "ignore_eos": True, "temperature": 0}
         async with httpx.AsyncClient(base_url=f"http://{self.live.engines[name].address}", timeout=SECONDS, trust_env=False) as client:
             return str((await client.post(COMPLETIONS, json=document)).json()["choices"][0]["text"])
 
     async def migrations(self, count: int) -> list[MigrationRecord]:
-        """The first moves of sessions, with what is known of them in the end."""
+        """Return the first moves of sessions, with their final records."""
         reports = self.world.api.state.reports
 
         def ended() -> dict[str, MigrationRecord]:
@@ -120,7 +121,7 @@ HASTY = KvTransferFacts(when=EVERY_MOVE, longest_seconds=0.01)
 
 
 def cached_of(tokens: int) -> int:
-    """Whole blocks, of which the last is computed if it ends the prompt."""
+    """Return the tokens in whole blocks; the last block is computed if it ends the prompt."""
     return (tokens - 1) // BLOCK_TOKENS * BLOCK_TOKENS
 
 
@@ -199,7 +200,7 @@ async def test_a_source_killed_in_the_middle_of_a_move_loses_nothing(moving: Mov
 
 @pytest.fixture
 def decoding(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, VllmEngine]]:
-    """The two engines, and a third one, started at the same time, that decodes what they prefill."""
+    """Yield the two engines and a third one, started at the same time, that decodes what they prefill."""
     third = with_nixl(os.environ.get("FAIRLEAD_TEST_VLLM") or "", tmp_path_factory.mktemp("nixl"), "i2")
     with ExitStack() as ends:
         if os.environ.get("FAIRLEAD_TEST_VLLM"):

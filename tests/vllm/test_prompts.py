@@ -1,5 +1,6 @@
-"""What a router makes of prompts in every protocol is what real vLLM engines make of them: their cached tokens are
-predicted to the token, and so is how many they are.
+"""A router's view of prompts in every protocol agrees with real vLLM engines.
+
+Their cached tokens, and the total tokens, are predicted exactly.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +16,14 @@ from fairlead_testing.worlds.real_engines import SECONDS, Live, live_before
 from fairlead_testing.worlds.router_worlds import World, until
 
 SMALL_TOKENS = 2_000
-"""What the two engines of all tests take easily."""
+"""Tokens of a prompt that fits the two engines of all tests easily."""
 
 Request = tuple[str, Mapping[str, Any]]
 """Path and body."""
 
 
 async def ask(live: Live, world: World, request: Request) -> tuple[int, int]:
-    """How many tokens a request's prompt has by the engine's count, and by the decision that sent it there."""
+    """Return the tokens of a request's prompt by the engine's count, and by the decision that sent it there."""
     path, body = request
     limit = "max_output_tokens" if path == RESPONSES else "max_tokens"
     kept = {field: given for field, given in body.items() if field not in ("max_completion_tokens", "stream_options", "stream")}
@@ -35,7 +36,10 @@ async def ask(live: Live, world: World, request: Request) -> tuple[int, int]:
 
 
 async def ask_all(live: Live, world: World, requests: Sequence[Request]) -> list[tuple[int, int]]:
-    """Each when nobody is asked for tokens any more, and the events of all that was computed before have come."""
+    """Return the counts of `ask` for each request.
+
+    Each is sent once no question for tokens is open and the events of all earlier requests have come.
+    """
     told: list[tuple[int, int]] = []
     for request in requests:
         told.append(await ask(live, world, request))
@@ -47,12 +51,12 @@ async def ask_all(live: Live, world: World, requests: Sequence[Request]) -> list
 
 @pytest.fixture
 def asks_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also for a prompt of which another has told nearly all."""
+    """Let the router ask engines for every prompt's tokens, even if another prompt has given nearly all of them."""
     monkeypatch.setattr("fairlead_router.gateway.prompt_tokens.KNOWN_ENOUGH", 2.0)
 
 
 async def assert_known_the_second_time(live: Live, world: World, requests: Sequence[Request]) -> None:
-    """All is predicted to the token once each prompt was asked for."""
+    """Assert that cached tokens are predicted exactly once each prompt's tokens were asked for."""
     counters = live.running.pool.counters
     first_of_all = "/v1/completions", {"prompt": "Begin. " * 60}  # which tells how large the engines' blocks are
     await ask_all(live, world, [first_of_all] * len(live.engines) + [*requests])
@@ -68,7 +72,7 @@ async def assert_known_the_second_time(live: Live, world: World, requests: Seque
 
 
 def prompt_tokens(usage: Mapping[str, Any]) -> int:
-    """Of a usage in any protocol."""
+    """Return the prompt tokens of a usage in any protocol."""
     if "prompt_tokens" in usage:
         return int(usage["prompt_tokens"])
     return sum(usage.get(field) or 0 for field in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"))
@@ -92,7 +96,7 @@ async def test_the_turns_of_an_sdk_with_tools_are_predicted_to_the_token(live: L
 
 @pytest.fixture(scope="module")
 def roomy(engines: dict[str, VllmEngine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, VllmEngine]]:
-    """An engine for the prompts of coding agents, whose template takes a system message at the beginning alone."""
+    """Yield an engine for the prompts of coding agents, whose template takes a system message only at the beginning."""
     folder, tools = tmp_path_factory.mktemp("roomy"), engines["i0"].tools
     template = (tools / "tiny-qwen/chat_template.jinja").read_text(encoding="utf-8")
     refusing = "{%- if message.role == 'system' and not loop.first %}{{ raise_exception('system first') }}{% endif -%}"

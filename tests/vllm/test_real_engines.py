@@ -1,7 +1,7 @@
-"""A router before two real vLLM engines: answers, cancelling, metrics, and an index that is the engines' cache.
+"""A router before two real vLLM engines: answers, cancelling, metrics, and an index equal to the engines' cache.
 
-The engines run on this machine's processor with a tiny model of random weights: what they say is nonsense, what they
-cache, count, publish and evict is vLLM's own.
+The engines run on this machine's processor with a tiny model of random weights. Their answers have no meaning, but
+their caching, counting, publishing and eviction are vLLM's own.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ CHAT = "/v1/chat/completions"
 
 
 def streamed(body: str) -> list[dict[str, Any]]:
-    """The events of a stream; it must end as it should."""
+    """Return the events of a stream, which must end completely."""
     lines = [line.removeprefix("data: ") for line in body.splitlines() if line]
     assert lines[-1] == "[DONE]"
     return [orjson.loads(line) for line in lines[:-1]]
@@ -77,7 +77,7 @@ async def test_a_client_that_leaves_ends_its_request_in_the_engine(live: Live) -
 
 
 async def test_what_engines_say_of_themselves_is_read(live: Live) -> None:
-    """Metrics, the size of their caches, the size of their blocks, their models; and what is not as it should be."""
+    """Metrics, the size of their caches, the size of their blocks and their models are read, and faults reported."""
     pool = live.running.pool
     await until(lambda: set(pool.engines.pages) == set(live.engines), SECONDS)
     for page in pool.engines.pages.values():
@@ -99,7 +99,9 @@ async def test_an_engine_that_serves_another_model_is_told(world: World, engines
 
 
 def prompts(count: int, seed: int) -> list[list[int]]:
-    """Beginnings that are shared, conversations that go on, and far more tokens than both engines can keep."""
+    """Return prompts with shared beginnings and continued conversations, with far more tokens than both engines can
+    cache.
+    """
     chance = random.Random(seed)
 
     def tokens(least: int, most: int) -> list[int]:
@@ -114,10 +116,9 @@ def prompts(count: int, seed: int) -> list[list[int]]:
 
 
 async def test_what_the_index_says_is_cached_is_what_the_engines_count(live: Live) -> None:
-    """500 requests, two at a time, with evictions: then at rest, prompt by prompt, and block by block.
+    """500 requests, two at a time, with evictions; afterwards prompts and blocks are compared one by one.
 
-    Nothing is asked before the events of what was answered have come: a busy engine publishes up to a second late, and
-    how late says nothing of the index.
+    Each question waits for the events of the answers before, as a busy engine publishes up to a second late.
     """
     asked = prompts(REQUESTS, seed=5)
     left = iter(asked)
@@ -163,7 +164,9 @@ async def test_what_the_index_says_is_cached_is_what_the_engines_count(live: Liv
 
 @pytest.mark.parametrize("form", ["prompt", "messages"])
 async def test_texts_are_known_by_the_engines_own_tokens(live: Live, form: str) -> None:
-    """Each text is asked once; when the engine has told its tokens, belief is exact, also of texts that begin alike."""
+    """Each text is asked once. After the engine has returned its tokens, belief is exact, also for texts that begin
+    alike.
+    """
     counters, path = live.running.pool.counters, COMPLETIONS if form == "prompt" else CHAT
 
     async def ask(text: str) -> None:
@@ -189,7 +192,7 @@ async def test_texts_are_known_by_the_engines_own_tokens(live: Live, form: str) 
 
 
 async def load(live: Live, until_set: asyncio.Event, clients: int, seed: int, seen: list[tuple[str, int]]) -> None:
-    """Requests, so many at a time, until told to stop; `seen` gets who answered each, with what."""
+    """Send requests, this many at a time, until stopped; `seen` gets the engine and the answer of each."""
     left = iter(prompts(100_000, seed)[:20_000])
 
     async def client() -> None:

@@ -1,4 +1,4 @@
-"""`fairlead serve` before two real vLLM engines: what it finds at them, and that sessions find their cache again."""
+"""`fairlead serve` before two real vLLM engines: it reads their properties, and sessions find their cache again."""
 
 import signal
 from pathlib import Path
@@ -23,7 +23,7 @@ def test_serve_finds_real_engines_and_sends_sessions_back_to_their_cache(engines
         until(lambda: set(running.states().values()) == {"Serving"}, "both serve")
 
         def turn(session: str, number: int) -> int:
-            """Cached tokens of the prompt, as the engine counts them."""
+            """Return the cached tokens of the prompt, as the engine counts them."""
             words = f"{session}: " + "the quick brown fox jumps over the lazy dog " * 12 * (number + 1)
             answer = httpx.post(
                 f"{running.url('router-0')}/v1/completions",

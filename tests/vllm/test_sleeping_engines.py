@@ -1,6 +1,6 @@
 """A real vLLM sleeps as the simulated engine does (`tests/integration/simulator/test_sleeping_engines.py`).
 
-On a processor it frees no memory (`CPUWorker.sleep` does nothing), so how long it takes to wake says nothing here.
+On a processor it frees no memory (`CPUWorker.sleep` does nothing), so the time of waking has no meaning here.
 """
 
 import asyncio

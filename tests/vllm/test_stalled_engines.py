@@ -39,7 +39,7 @@ async def running(world: World, engines: dict[str, VllmEngine]) -> AsyncIterator
 
 
 async def ask(running: RunningRouter, session: str, prompt: str, tokens: int, *, stream: bool = True) -> tuple[str, str]:
-    """One request of a session; who answered it, and the answer."""
+    """Send one request of a session; return the engine that answered it, and the answer."""
     document = {"model": MODEL, "prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "stream": stream, "user": session}
     answer = await running.client.post(COMPLETIONS, json=document, headers={"x-session-id": session}, timeout=SECONDS)
     return answer.headers.get("x-fairlead-instance", ""), answer.text

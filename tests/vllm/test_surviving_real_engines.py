@@ -1,5 +1,5 @@
-"""Streamed answers of real vLLM engines that are killed without warning: what the client gets is an uninterrupted
-answer's tokens, one by one.
+"""Streamed answers of real vLLM engines that are killed without warning: the client gets each token of a whole answer
+once.
 """
 
 import asyncio
@@ -48,8 +48,9 @@ async def uninterrupted(engine: VllmEngine, path: str, document: dict[str, Any])
 
 
 async def interrupted(live: Live, path: str, document: dict[str, Any]) -> tuple[bytes, bytes]:
-    """What the client got of an answer whose engine was killed after its first events, and what the engine that is left
-    answers to the same request.
+    """Return the client's answer, whose engine was killed after the first events, and the other engine's answer.
+
+    Both answer the same request.
     """
     async with live.running.client.stream("POST", path, json=document, timeout=SECONDS) as answer:
         assert answer.status_code == 200, await answer.aread()
@@ -93,8 +94,10 @@ def events(stream: bytes) -> list[dict[str, Any]]:
 
 
 def message_counts(usage: dict[str, int]) -> tuple[int, int]:
-    """All tokens of the prompt, and those of the answer. What of the prompt was put into a cache is a matter of the
-    engine: it counts whole blocks, and the last one may hold the beginning of the answer.
+    """Return all tokens of the prompt, and the tokens of the answer.
+
+    The split of the prompt between cached and written depends on the engine: it counts whole blocks, and the last block
+    may hold the beginning of the answer.
     """
     of_prompt = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     return sum(usage[field] for field in of_prompt), usage["output_tokens"]

@@ -1,4 +1,4 @@
-"""Back-off grows, is bounded, and is forgiven."""
+"""Back-off grows, is bounded, and is reset after success."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Processes are known by pid and start time, and ended for good."""
+"""Processes are identified by pid and start time, and ended completely."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Reading kubeconfigs, also strange ones."""
+"""Reading kubeconfigs, including unusual ones."""
 
 from pathlib import Path
 

@@ -1,5 +1,6 @@
-"""Watches of the kubelet and the service proxy: whatever a server writes is an event or one problem, after which the
-caller lists again.
+"""Watches of the kubelet and the service proxy: every line of a server becomes an event or a problem.
+
+After a problem, the caller lists again.
 """
 
 import json
@@ -18,7 +19,7 @@ GOOD = json.dumps(EVENT).encode() + b"\n"
 
 
 async def watched(pieces: list[bytes], status: int = 200) -> tuple[list[dict[str, object]], ClusterProblem | None]:
-    """The events of a watch that a server answers with these pieces, and the problem that ended it."""
+    """Return the events of a watch that a server answers with these pieces, and the problem that ended it."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(status=status)

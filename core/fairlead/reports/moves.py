@@ -1,4 +1,7 @@
-"""Migrations and re-routes: moves of sessions and requests between instances, with the prediction and the result."""
+"""Migrations and re-routes: moves of sessions and requests between instances, with the prediction and the result.
+
+Whether a move was faster than staying is computed by the database (`fairlead_api.moves.tables.PAID_OFF`).
+"""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum

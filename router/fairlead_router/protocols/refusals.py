@@ -1,5 +1,5 @@
 """The error responses that the router itself makes. Each has a body in the client's protocol, with a reason, and
-headers.
+headers. The status of each reason is in `fairlead.reports.rejections`.
 """
 
 from __future__ import annotations

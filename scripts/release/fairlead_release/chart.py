@@ -1,4 +1,4 @@
-"""The chart as Helm packs it, and as the OCI artifact that `helm install oci://…` takes.
+"""The chart as Helm packs it, and as the OCI artifact from which `helm install oci://…` installs.
 
 Source: https://helm.sh/docs/topics/registries/.
 """
@@ -18,13 +18,15 @@ _CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
 
 def described(chart: Path) -> dict[str, Any]:
-    """Its Chart.yaml."""
+    """Return the content of the chart's Chart.yaml."""
     found: dict[str, Any] = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))
     return found
 
 
 def packed(chart: Path, made: int) -> bytes:
-    """The chart as `.tgz`; `made` (seconds since 1970) is every file's time, so that a chart gives the same bytes."""
+    """Return the chart as `.tgz`. All files get the time `made` (seconds since 1970), so that equal charts give equal
+    bytes.
+    """
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as archive:
         for path in sorted(one for one in chart.rglob("*") if one.is_file()):
@@ -36,7 +38,7 @@ def packed(chart: Path, made: int) -> bytes:
 
 
 def keep(layout: Layout, chart: Path, archive: bytes) -> Descriptor:
-    """Keep the packed chart as an artifact, tagged with its version."""
+    """Store the packed chart in the layout as an artifact, tagged with its version."""
     found = described(chart)
     config = layout.add(as_json(found), _CONFIG)
     title = {"org.opencontainers.image.title": found["name"], "org.opencontainers.image.version": found["version"]}

@@ -1,4 +1,4 @@
-"""What an image is made of, read from its layers: Debian's packages and Python's, as an SPDX 2.3 document."""
+"""The packages in an image, read from its layers: those of Debian and of Python, as an SPDX 2.3 document."""
 
 import re
 import tarfile
@@ -17,7 +17,9 @@ _METADATA = re.compile(r".*\.dist-info/METADATA$")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Package:
-    """`kind` is the type of its package URL (`deb`, `pypi`), `licence` an SPDX expression, "" where none is said."""
+    """A package. `kind` is the type of its package URL (`deb`, `pypi`), `licence` an SPDX expression; empty if none is
+    stated.
+    """
 
     kind: str
     name: str
@@ -32,7 +34,7 @@ class Package:
 
 
 def packages(layout: Layout, manifest: Descriptor) -> list[Package]:
-    """All packages of one image, without doubles; a later layer's list of Debian packages replaces an earlier one's."""
+    """Return all packages of an image once. The Debian list of a later layer replaces that of an earlier one."""
     of_debian: list[Package] = []
     of_python: set[Package] = set()
     for layer in layout.read(manifest["digest"])["layers"]:
@@ -65,7 +67,7 @@ def _of_python(metadata: str) -> Package:
 
 
 def document(name: str, digest: str, found: Iterable[Package], made: datetime) -> dict[str, Any]:
-    """The SPDX document of the image `name` with this digest, of commit time `made`."""
+    """Return the SPDX document of the image `name` with this digest; `made` is its commit's time."""
     listed = [_described(number, one) for number, one in enumerate(found, 1)]
     image = {"SPDXID": "SPDXRef-image", "name": name, "versionInfo": digest, "primaryPackagePurpose": "CONTAINER", **_UNKNOWN}
     contains = [{"spdxElementId": "SPDXRef-image", "relationshipType": "CONTAINS", "relatedSpdxElement": one["SPDXID"]} for one in listed]

@@ -35,7 +35,7 @@ class Release:
         self._signer = signer
 
     def assemble(self, written: str) -> None:
-        """Add chart, lists of contents, signatures, notes, provenance and checksums to what was built."""
+        """Add chart, lists of contents, signatures, notes, provenance and checksums to the built images and files."""
         (self._out / "NOTES.md").write_text(written, encoding="utf-8")
         (self._out / KEY).write_bytes(self._signer.public)
         self._chart()
@@ -53,7 +53,7 @@ class Release:
         attest_image(layout, artifact["digest"], [self._origin.statement({reference: artifact["digest"]}, "")], self._signer)
 
     def _image(self, process: str) -> None:
-        """Sign the index of a process and each architecture's image, which a list of contents goes with."""
+        """Sign the index of a process and the image of each architecture, and attest each image's list of contents."""
         layout = Layout(self._out / "images" / process)
         reference = f"{self._registry}/{place(process)}"
         index = layout.tags[self._origin.version]["digest"]
@@ -83,34 +83,39 @@ class Release:
 
 
 def place(name: str) -> str:
-    """Where a layout of `images/` goes below the registry. Helm wants the chart's name as the last part."""
+    """Return the path below the registry for a layout of `images/`. Helm requires the chart's name as its last part."""
     return "charts/fairlead" if name == "chart" else f"fairlead/{name}"
 
 
 def tags(out: Path) -> Iterator[str]:
-    """Folder, place and tag of all that is pushed; what belongs to an image goes before the image itself."""
+    """Yield folder, path and tag of everything to push. Signatures and attestations of an image come before the
+    image.
+    """
     for folder in sorted((out / "images").iterdir()):
         for tag in sorted(Layout(folder).tags, key=lambda tag: (not tag.startswith("sha256-"), tag)):
             yield f"{folder} {place(folder.name)} {tag}"
 
 
 def files(out: Path) -> list[Path]:
-    """The files that a release gives away, receipts and key apart."""
+    """Return the files of a release, without checksums, their signature, provenance and key."""
     return [path for path in sorted(out.iterdir()) if path.is_file() and path.name not in {SUMS, f"{SUMS}.sig", PROVENANCE, KEY}]
 
 
 def verify(out: Path, key: Path) -> Iterator[str]:
-    """Check everything in the folder by the public key, a line each. Raises ValueError at what is not as signed."""
+    """Check everything in the folder with the public key, and yield a line for each check.
+
+    Raises ValueError for a file or image that differs from the signed one.
+    """
     judge = Judge(key)
     sums = out / SUMS
     judge.check(SUMS, sums.read_bytes(), (out / f"{SUMS}.sig").read_text(encoding="utf-8").strip())
     listed = {name: digest for digest, name in (line.split("  ") for line in sums.read_text(encoding="utf-8").splitlines())}
     for path in [*files(out), out / PROVENANCE]:
         if digest_of(path.read_bytes()) != f"sha256:{listed.pop(path.name, 'none')}":
-            raise ValueError(f"{path.name} is not what {SUMS} says: do not use it")
+            raise ValueError(f"{path.name} does not have the checksum in {SUMS}: do not use it")
         yield f"{path.name}: as signed"
     if listed:
-        raise ValueError(f"{', '.join(listed)}: in {SUMS}, but not here")
+        raise ValueError(f"{', '.join(listed)}: listed in {SUMS}, but missing; download the release again")
     judge.statement(PROVENANCE, json.loads((out / PROVENANCE).read_text(encoding="utf-8")))
     for folder in sorted((out / "images").iterdir()):
         yield from _verified(Layout(folder), folder.name, judge)
@@ -133,7 +138,7 @@ def _version() -> str:
 
 
 def _checked(tag: str) -> str:
-    """The notes of this version, if all versions and the tag agree."""
+    """Return the notes of this version. Raises ValueError if a version or the tag disagrees."""
     described = charts.described(CHART)
     versions = {"pyproject.toml": _version(), "Chart.yaml version": described["version"], "Chart.yaml appVersion": described["appVersion"]}
     must_agree(tag, versions)
@@ -153,28 +158,28 @@ def _assemble(arguments: argparse.Namespace) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fairlead_release")
     commands = parser.add_subparsers(required=True)
-    checking = commands.add_parser("check", help="whether tag, versions and changelog agree")
+    checking = commands.add_parser("check", help="check that tag, versions and changelog agree")
     checking.set_defaults(run=lambda arguments: _checked(arguments.tag))
-    assembling = commands.add_parser("assemble", help="add what goes with the images and wheels in OUT")
+    assembling = commands.add_parser("assemble", help="complete the release in OUT, which has images and wheels")
     assembling.set_defaults(run=_assemble)
     verifying = commands.add_parser("verify", help="check a release by its public key")
     verifying.set_defaults(run=lambda arguments: print(*verify(arguments.out, arguments.key), sep="\n"))
-    listing = commands.add_parser("tags", help="what is pushed: layout, place below the registry, tag")
+    listing = commands.add_parser("tags", help="list the images to push: layout, place below the registry, tag")
     listing.set_defaults(run=lambda arguments: print(*tags(arguments.out), sep="\n"))
     for one in (assembling, verifying, listing):
         one.add_argument("out", type=Path, help="folder of the release")
     for one in (assembling, verifying):
         one.add_argument("--key", type=Path, required=True, help="PEM file: the private key to assemble, the public one to verify")
     for one in (checking, assembling):
-        one.add_argument("--tag", default="", help="tag of the release, v<version>; without it a trial")
+        one.add_argument("--tag", default="", help="tag of the release, v<version>; without this option it is a trial")
     assembling.add_argument("--registry", default="registry.example.com", help="registry and path that the images are signed for")
     assembling.add_argument("--source", default="", help="URL of the repository")
-    assembling.add_argument("--builder", default=BY_HAND, help="URI of who builds, for the provenance")
+    assembling.add_argument("--builder", default=BY_HAND, help="URI of the builder, for the provenance")
     return parser.parse_args()
 
 
 def main() -> int:
-    """Exit code 0, or 1 with one line."""
+    """Run the command; return 0, or 1 after printing the error in a line."""
     arguments = _arguments()
     try:
         arguments.run(arguments)

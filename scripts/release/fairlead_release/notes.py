@@ -4,9 +4,9 @@ import re
 
 
 def notes(changelog: str, version: str, tagged: bool) -> str:
-    """The section of `version`; without a tag what is not released yet will do.
+    """Return the notes of `version`. If it is not `tagged`, the section of unreleased changes is preferred.
 
-    Raises ValueError that names the section which is missing or empty.
+    Raises ValueError with the name of a section that is missing or empty.
     """
     for wanted in (version,) if tagged else ("Unreleased", version):
         if section := re.search(rf"^## \[{re.escape(wanted)}\][^\n]*\n(.*?)(?=^## \[|\Z)", changelog, re.MULTILINE | re.DOTALL):
@@ -17,7 +17,7 @@ def notes(changelog: str, version: str, tagged: bool) -> str:
 
 
 def must_agree(tag: str, versions: dict[str, str]) -> None:
-    """Raises ValueError where the tag or a file (name → its version) has another version."""
+    """Raise ValueError if the tag or a file has a different version; `versions` maps a file's name to its version."""
     wanted = tag.removeprefix("v") if tag else next(iter(versions.values()))
     for name, version in versions.items():
         if version != wanted:

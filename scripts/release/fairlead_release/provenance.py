@@ -1,4 +1,4 @@
-"""Statements about a release: where it comes from, and what is in an image.
+"""Statements about a release: its provenance, and the contents of an image.
 
 Source: https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and https://slsa.dev/spec/v1.0/provenance.
 """
@@ -15,7 +15,10 @@ BY_HAND = "https://fairlead.dev/release/by-hand"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """`source` is the repository's URL, "" if nobody named one; `builder` the URI of who runs the steps."""
+    """The origin of a release. `source` is the repository's URL; empty if it is not given.
+
+    `builder` is the URI of the person or service that runs the steps.
+    """
 
     version: str
     commit: str
@@ -23,7 +26,9 @@ class Origin:
     builder: str = BY_HAND
 
     def statement(self, subjects: Mapping[str, str], base: str) -> Document:
-        """That `subjects` (name → SHA-256) were built of this commit, on the image `base` where there is one."""
+        """Return the statement that `subjects` (name → SHA-256) were built from this commit, on the image `base` if it
+        is not empty.
+        """
         of = [{"uri": f"git+{self.source}" if self.source else "git+https://fairlead.dev", "digest": {"gitCommit": self.commit}}]
         on = [{"uri": base}] if base else []
         parameters = {"version": self.version, "source": self.source}
@@ -35,6 +40,6 @@ class Origin:
 
 
 def stated(subjects: Mapping[str, str], kind: str, predicate: Document) -> Document:
-    """An in-toto statement."""
+    """Return an in-toto statement."""
     named = [{"name": name, "digest": {"sha256": digest.removeprefix("sha256:")}} for name, digest in sorted(subjects.items())]
     return {"_type": "https://in-toto.io/Statement/v1", "subject": named, "predicateType": kind, "predicate": predicate}

@@ -1,6 +1,7 @@
-"""Signatures by a key in a file: ECDSA P-256 over SHA-256, in base64, as `cosign --key` and `openssl dgst` write them.
+"""Signatures with a key from a file: ECDSA P-256 over SHA-256, in base64, as `cosign --key` and `openssl dgst` write
+them.
 
-An image's signature and its attestations are images too, tagged after its digest (`sha256-….sig`, `sha256-….att`).
+An image's signature and its attestations are images too, tagged with its digest (`sha256-….sig`, `sha256-….att`).
 Source: https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md and
 https://github.com/secure-systems-lab/dsse/blob/master/protocol.md.
 """
@@ -42,11 +43,11 @@ class Signer:
         return self._key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
     def sign(self, content: bytes) -> str:
-        """A signature in base64."""
+        """Return the signature of the content in base64."""
         return base64.b64encode(self._key.sign(content, _HASH)).decode()
 
     def envelope(self, statement: Document) -> Document:
-        """The statement in a DSSE envelope."""
+        """Return the signed statement in a DSSE envelope."""
         payload = as_json(statement)
         signature = {"keyid": "", "sig": self.sign(_encoded(payload))}
         return {"payloadType": STATEMENT, "payload": base64.b64encode(payload).decode(), "signatures": [signature]}
@@ -62,14 +63,14 @@ class Judge:
         self._key = key
 
     def check(self, name: str, content: bytes, signature: str) -> None:
-        """Raises ValueError with `name` where the signature is not this key's over this content."""
+        """Raise ValueError with `name` if the signature is not this key's signature of this content."""
         try:
             self._key.verify(base64.b64decode(signature, validate=True), content, _HASH)
         except (InvalidSignature, ValueError) as error:
             raise ValueError(f"the signature of {name} is not by this key, or it was changed: do not use it") from error
 
     def statement(self, name: str, envelope: Document) -> Document:
-        """The statement in an envelope. Raises ValueError as `check` does."""
+        """Return the statement in an envelope. Raises ValueError as `check` does."""
         payload = base64.b64decode(envelope["payload"])
         self.check(name, _encoded(payload), envelope["signatures"][0]["sig"])
         found: Document = json.loads(payload)
@@ -81,17 +82,17 @@ def _unusable(path: Path) -> ValueError:
 
 
 def _encoded(payload: bytes) -> bytes:
-    """DSSE's pre-authentication encoding."""
+    """Return the payload in DSSE's pre-authentication encoding."""
     return b"DSSEv1 %d %s %d %s" % (len(STATEMENT), STATEMENT.encode(), len(payload), payload)
 
 
 def beside(digest: str, kind: str) -> str:
-    """The tag of what belongs to an image: `sig` or `att`."""
+    """Return the tag of an image's signature (`sig`) or of its attestations (`att`)."""
     return f"{digest.replace(':', '-')}.{kind}"
 
 
 def sign_image(layout: Layout, digest: str, reference: str, signer: Signer) -> None:
-    """Sign the image `digest` as that of `reference`, its name without a tag."""
+    """Sign the image `digest` and store the signature. `reference` is the image's name without a tag."""
     critical = {
         "identity": {"docker-reference": reference},
         "image": {"docker-manifest-digest": digest},
@@ -102,7 +103,7 @@ def sign_image(layout: Layout, digest: str, reference: str, signer: Signer) -> N
 
 
 def attest_image(layout: Layout, digest: str, statements: Sequence[Document], signer: Signer) -> None:
-    """Keep what is stated of the image `digest`, signed, beside it."""
+    """Sign statements about the image `digest`, and store them under the tag of its attestations."""
     layers = [
         layout.add(as_json(signer.envelope(one)), _ENVELOPE, {_SIGNATURE: "", "predicateType": one["predicateType"]}) for one in statements
     ]
@@ -110,7 +111,10 @@ def attest_image(layout: Layout, digest: str, statements: Sequence[Document], si
 
 
 def check_image(layout: Layout, digest: str, name: str, judge: Judge) -> list[Document]:
-    """What is stated of the image. Raises ValueError for a missing signature, another image's, another key's."""
+    """Return the statements about the image.
+
+    Raises ValueError if a signature is missing, or is that of another image or another key.
+    """
     for kind in ("sig", "att"):
         if beside(digest, kind) not in layout.tags:
             raise ValueError(f"{name} has no {'signature' if kind == 'sig' else 'attestation'}: do not use it")

@@ -1,6 +1,4 @@
-"""What plans rely on, held by both the Kubernetes API (the sandbox's server, over HTTP) and the
-fake the other tests use.
-"""
+"""Properties of a cluster on which plans rely, for the sandbox's Kubernetes API over HTTP and for the tests' fake."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -31,7 +29,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(params=["fake", "kubernetes"])
 async def gateway(request: pytest.FixtureRequest) -> AsyncIterator[ClusterGateway]:
-    """A cluster with the pool `chat`: 4 replicas, at most 8."""
+    """Yield a cluster with the pool `chat`: 4 replicas, at most 8."""
     if request.param == "fake":
         fake = FakeClusterGateway(most=8)
         fake.add(CHAT, 4)

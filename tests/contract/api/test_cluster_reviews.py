@@ -30,7 +30,7 @@ class Cluster:
     client: KubernetesClient
 
     def token_of(self, name: str) -> str:
-        """The token of a new service account of the namespace default."""
+        """Return the token of a new service account of the namespace default."""
         accounts = "/api/v1/namespaces/default/serviceaccounts"
         self.client.call("POST", accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
@@ -38,7 +38,7 @@ class Cluster:
         return str(issued["status"]["token"])
 
     def bind(self, name: str, role: str, namespace: str | None) -> None:
-        """Give a service account a role in a namespace; with None in all of them."""
+        """Give a service account a role in a namespace; None = in all of them."""
         subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
         self._create("clusterroles", None, {"metadata": {"name": f"{name}-{role}"}, "rules": RULES[role]})
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"{name}-{role}"}
@@ -58,7 +58,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 async def granted(cluster: Cluster, token: str) -> tuple[str, AccessRole, dict[str, AccessRole]]:
-    """Whom the token is of, and the roles found for them."""
+    """Return the account to which the token belongs, and its roles."""
 
     async def namespaces() -> list[str]:
         return ["default", "kube-system"]

@@ -1,4 +1,4 @@
-"""Every turn of a recording goes on from the one before, as tests of sessions need it, and nothing private is left."""
+"""Every turn of a recording continues the turn before, as tests of sessions need it, and no private data is left."""
 
 import json
 import re
@@ -12,7 +12,9 @@ PATHS = {"/v1/chat/completions", "/v1/messages", "/v1/responses"}
 
 
 def said(request: RecordedRequest) -> list[str]:
-    """The conversation's items, without marks that move and whether a single text is a list."""
+    """Return the conversation's items, without cache marks, which move, and with a single text equal to a list of
+    one.
+    """
     made: list[str] = []
     for item in request.body.get("messages") or request.body["input"]:
         text = re.sub(r', "cache_control": \{[^}]*\}', "", json.dumps(item))

@@ -36,7 +36,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesClien
 
 
 def apply(client: KubernetesClient, body: dict[str, Any]) -> dict[str, Any]:
-    """Create an object as a strict client does."""
+    """Create an object as a strict client does, and return it as stored."""
     return client.call("POST", f"{PLACES[body['kind']]}?fieldValidation=Strict", body)
 
 
@@ -45,7 +45,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 def engine_pod(pool: dict[str, Any]) -> dict[str, Any]:
-    """The first pod that the operator makes of a pool."""
+    """Return the first pod that the operator makes of a pool."""
     spec = parse_spec(pool["spec"])
     identity = identity_of(pool)
     turns = spec.roles[0].turns
@@ -66,7 +66,7 @@ def identity_of(pool: dict[str, Any]) -> PoolIdentity:
 
 
 def volume(made: dict[str, Any]) -> dict[str, Any]:
-    """The pod's volume, with the mount that the engine has of it; a real API server adds one of a token."""
+    """Return the pod's volume and the engine's mount of it; a real API server adds a token's volume."""
     [mount] = [one for one in engine(made)["volumeMounts"] if one["mountPath"] != "/var/run/secrets/kubernetes.io/serviceaccount"]
     [found] = [one for one in made["spec"]["volumes"] if one["name"] == mount["name"]]
     return {**found, "readOnly": mount.get("readOnly", False)}
@@ -116,7 +116,7 @@ CLAIMS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "autoscaled-nodes": lambda made: made["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true",
     "kueue": lambda made: made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "inference",
 }
-"""What each example promises, of the pod as an API server stores it."""
+"""Promises of each example, checked on the pod as an API server stores it."""
 GROUPS = ("two-nodes",)
 """The examples whose instances are groups."""
 

@@ -1,7 +1,7 @@
-"""What is made for LeaderWorkerSet and read of Kueue fits the fields that their own definitions have.
+"""LeaderWorkerSets that Fairlead writes and Kueue objects that it reads fit the fields of both projects' definitions.
 
 `lws-and-kueue.json` lists these fields, taken from both projects' CRDs and constants (August 2026): names, types,
-values, bounds and defaults. The pods' templates are Kubernetes' own, which `test_engine_examples` has judged.
+values, bounds and defaults. The pods' templates are Kubernetes' own, and are tested in `test_engine_examples`.
 """
 
 import json
@@ -24,12 +24,12 @@ REAL = json.loads((Path(__file__).parent / "lws-and-kueue.json").read_text(encod
 FIELDS: Mapping[str, Mapping[str, Any]] = REAL["leaderworkersets"]["fields"]
 TEMPLATES = (".spec.leaderWorkerTemplate.leaderTemplate", ".spec.leaderWorkerTemplate.workerTemplate")
 OPEN = (".status.conditions", ".spec.leaderWorkerTemplate.volumeClaimTemplates")
-"""Lists whose items are not listed."""
+"""Lists whose items the file does not describe."""
 KINDS = {"object": dict, "string": str, "integer": int, "array": list}
 
 
 def fields(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each field of a schema with its path, but for those of pods' templates."""
+    """Yield each field of a schema with its path, except fields of pod templates."""
     for name, one in schema.get("properties", {}).items():
         yield f"{path}.{name}", one
         if f"{path}.{name}" not in TEMPLATES:
@@ -37,7 +37,7 @@ def fields(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Map
 
 
 def values(made: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    """Each value of an object with its path, but for those of pods' templates."""
+    """Yield each value of an object with its path, except values of pod templates."""
     for name, value in made.items():
         yield f"{path}.{name}", value
         if isinstance(value, dict) and f"{path}.{name}" not in TEMPLATES:
@@ -45,7 +45,7 @@ def values(made: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
 
 
 def a_group() -> dict[str, Any]:
-    """The LeaderWorkerSet of the example's first instance."""
+    """Return the LeaderWorkerSet of the example's first instance."""
     [pool] = yaml.safe_load_all((ROOT / "examples/engines/two-nodes.yaml").read_text(encoding="utf-8"))
     spec, identity = parse_spec(pool["spec"]), PoolIdentity(namespace="default", name="two-nodes", uid="u")
     role = spec.roles[0].name

@@ -1,4 +1,4 @@
-"""The CRD of InferencePoolRole on a strict Kubernetes API: scaling it, and what it refuses."""
+"""The CRD of InferencePoolRole on a strict Kubernetes API: it can be scaled, and it refuses invalid objects."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +20,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesClien
 
 
 def made(client: KubernetesClient, pool: str, **spec: Any) -> str:
-    """The path of a new object."""
+    """Create an object and return its path."""
     body = {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePoolRole", "metadata": {"name": f"{pool}-prefill"}}
     client.call("POST", ROLES + "?fieldValidation=Strict", {**body, "spec": {"pool": pool, "role": "prefill", **spec}})
     return f"{ROLES}/{pool}-prefill"

@@ -1,5 +1,6 @@
-"""The CRD and `read` give the same answer to every spec: each bound, pattern and rule is declared once and judged
-twice, by CEL and by Python.
+"""The CRD and `read` accept and refuse the same specs.
+
+Each bound, pattern and rule is declared once and judged twice, by CEL and by Python.
 """
 
 import copy
@@ -76,22 +77,20 @@ WRONG_CRONS = (
     "0 0 31 apr ?",
 )
 CONVERTED: dict[Any, str] = {parse_cron: "cron", parse_day: "day", parse_zone: "zone"}
-"""What reads a text, and the texts it can read."""
+"""Functions that convert a text, and texts that each can convert."""
 
 
 Making = TypeVar("Making", bound=Callable[..., Any])
 
 
 def kept(make: Making) -> Making:
-    """Makes each strategy once: Hypothesis examines one that it has not seen before longer than it draws from it."""
+    """Make each strategy once, as Hypothesis takes longer to examine a new strategy than to draw from it."""
     return cast("Making", cache(make))
 
 
 @st.composite
 def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
-    """What a person may write into a field, often at its bounds; where it may be `faulty`, sometimes
-    what cannot stand there.
-    """
+    """Return values of a field, often at its bounds; if it may be `faulty`, sometimes invalid ones."""
     if faulty and draw(st.integers(0, 9)) == 0:
         beyond = [
             bound + side for bound, side in ((shape.minimum, -1), (shape.maximum, 1)) if bound is not None and shape.kind != "duration"
@@ -129,12 +128,12 @@ def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
 
 
 MOST_ITEMS = 2
-"""Most items of a list that is made here."""
+"""The most items of a generated list."""
 
 
 @kept
 def lists(of: type[Any], key: str, most: int, faulty: bool) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """What a person may write into a field that is a list, with too many items where it may be faulty."""
+    """Return values of a field that is a list, with too many items if it may be faulty."""
     if faulty:
         return st.lists(documents(of, True), min_size=1, max_size=most + 1)
     fit = documents(of, False).filter(partial(is_read, of))
@@ -143,13 +142,13 @@ def lists(of: type[Any], key: str, most: int, faulty: bool) -> st.SearchStrategy
 
 @kept
 def members(of: type[Any], name: str, faulty: bool) -> st.SearchStrategy[Any]:
-    """What a person may write into a field of a class, by the attribute's name."""
+    """Return values of the fields of a class, by attribute name."""
     return values(next(shape_of(item) for item in fields(of) if item.name == name), faulty)
 
 
 @st.composite
 def pools_with_windows(draw: st.DrawFn) -> dict[str, Any]:
-    """Pools that are valid but for what their only schedule says of a role or of early rejection."""
+    """Return pools whose only possible fault is what their schedule says of a role or of early rejection."""
     bounds = draw(st.sampled_from(["replicas", "minReplicas", "maxReplicas"]))
     role = {"name": draw(st.sampled_from(["both", "prefill"])), bounds: draw(st.integers(1, 5))}
     change: dict[str, Any] = draw(st.sampled_from([{"roles": [role]}, {"earlyRejection": {"mode": "AfterPrefill"}}]))
@@ -160,14 +159,14 @@ def pools_with_windows(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def pools_that_scale(draw: st.DrawFn) -> dict[str, Any]:
-    """Pools that are valid but for the least numbers of their roles together."""
+    """Return pools whose only possible fault is the sum of the least numbers of their roles."""
     roles = [{"name": name, "minReplicas": draw(st.integers(0, 2))} for name in ("prefill", "decode")]
     return {"model": "m", "roles": roles, "scaling": {"mode": draw(st.sampled_from(["Fixed", "SLO", "Advise"]))}}
 
 
 @st.composite
 def pools_of_an_engine(draw: st.DrawFn) -> dict[str, Any]:
-    """Pools that are valid but for their roles, which not every engine takes."""
+    """Return pools whose only possible fault is their roles, which not every engine takes."""
     names, warm = draw(st.sampled_from([("prefill", "decode"), ("both",)])), draw(st.sampled_from([{}, {"warm": {"asleep": 1}}]))
     roles = [{"name": name, "template": copy.deepcopy(TEMPLATE), **warm} for name in names]
     transfers: dict[str, Any] = draw(st.sampled_from([{}, {"kvTransfer": {}}]))
@@ -176,7 +175,7 @@ def pools_of_an_engine(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def roles_that_adopt(draw: st.DrawFn) -> dict[str, Any]:
-    """Roles that select pods of a workload or scale it, valid but for one thing at most."""
+    """Return roles that select pods of a workload or scale it, with one fault at most."""
     role: dict[str, Any] = {
         "name": draw(st.sampled_from(["both", "prefill"])),
         "selector": {"matchLabels": {"app": "vllm"}},
@@ -192,7 +191,7 @@ def roles_that_adopt(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def pools_that_adopt(draw: st.DrawFn) -> dict[str, Any]:
-    """Pools whose roles select their pods, valid but for one thing at most."""
+    """Return pools whose roles select their pods, with one fault at most."""
     selector = {"matchLabels": {"app": "vllm"}}
     names = draw(st.sampled_from([("both",), ("prefill", "decode")]))
     roles: list[dict[str, Any]] = [{"name": name, "selector": selector} for name in names]
@@ -234,7 +233,7 @@ TURNS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 @st.composite
 def roles_that_take_turns(draw: st.DrawFn) -> dict[str, Any]:
-    """Roles that take turns on shared devices, valid but for one or two things."""
+    """Return roles that take turns on shared devices, with two faults at most."""
     role = {"name": draw(st.sampled_from(["both", "both", "decode"])), "template": copy.deepcopy(TEMPLATE)}
     sizes = {"maxReplicas": draw(st.integers(1, 3)), "nodes": draw(st.integers(1, 2))}
     return {**role, "warm": {"asleep": draw(st.integers(0, 2)), "turns": draw(TURNS)}, **sizes}
@@ -242,14 +241,14 @@ def roles_that_take_turns(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def pools_that_take_turns(draw: st.DrawFn) -> dict[str, Any]:
-    """Pools that take turns on shared devices, valid but for a few things."""
+    """Return pools that take turns on shared devices, with few faults."""
     rollout = {"maxSurge": draw(st.integers(0, 1)), "maxUnavailable": 1}
     return {"model": "m", "roles": [draw(roles_that_take_turns())], "rollout": rollout, "engine": {"type": "vllm"}, "replicas": 1}
 
 
 @st.composite
 def pools_with_targets_of_tasks(draw: st.DrawFn) -> dict[str, Any]:
-    """Pools that are valid but for the classes of their targets of tasks."""
+    """Return pools whose only possible fault is the classes of their targets of tasks."""
     names = st.sampled_from(["agents", "default", "batch"])
     task = [{"name": name, "turnTime": "9m"} for name in draw(st.lists(names, unique=True, max_size=2))]
     classes = draw(st.sampled_from([{}, {"priorityClasses": [{"name": "agents", "priority": 5}]}]))
@@ -260,7 +259,7 @@ def pools_with_targets_of_tasks(draw: st.DrawFn) -> dict[str, Any]:
 @kept
 @st.composite
 def documents(draw: st.DrawFn, of: type[Any], faulty: bool, rule: Rule | None = None) -> dict[str, Any]:
-    """Documents of a class, made from its shapes: a new field is tried without a change here.
+    """Return documents of a class, made from its shapes, so that new fields are covered without a change here.
 
     With a `rule`, only the fields that it names vary.
     """
@@ -276,7 +275,7 @@ def documents(draw: st.DrawFn, of: type[Any], faulty: bool, rule: Rule | None = 
 
 
 def refused_by_kubernetes(document: dict[str, Any], schema: dict[str, Any], rules: RuleTree | None) -> list[str]:
-    """What a strict API says of a spec when it is created: unknown fields, then the schema, then CEL."""
+    """Return a strict API's refusals of a spec at its creation: unknown fields, then the schema, then CEL."""
     spec = copy.deepcopy(document)
     unknown = prune(spec, schema)
     apply_defaults(spec, schema)
@@ -307,7 +306,7 @@ class Judges:
         self.rules = compile_rules(self.schema)
 
     def disagreement(self, document: dict[str, Any]) -> str | None:
-        """What each says, where only one of them takes the document."""
+        """Return both verdicts if only one judge takes the document."""
         kubernetes = refused_by_kubernetes(document, self.schema, self.rules)
         python = refused_by_read(self.of, document)
         return None if bool(kubernetes) == (python is not None) else f"the API: {kubernetes or 'taken'}; read: {python or 'taken'}"
@@ -370,7 +369,7 @@ OPEN_FOR_PAIRS = st.just({"model": "m", "roles": [{"name": "prefill"}, {"name": 
 
 
 def twins() -> Iterator[tuple[type[Any], int]]:
-    """Every rule that is said in both languages, by its class and place."""
+    """Yield every rule that exists in both languages, by its class and place."""
     for of in RULED:
         yield from ((of, number) for number, rule in enumerate(of.RULES) if rule.holds is not None)
 
@@ -391,7 +390,7 @@ def test_every_rule_is_said_in_both_languages_unless_it_looks_at_the_spec_before
 
 @pytest.mark.parametrize(("of", "number"), tuple(twins()), ids=lambda value: getattr(value, "__name__", str(value)))
 def test_a_rule_that_one_side_forgets_is_found(of: type[Any], number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document that this rule alone refuses is made, and whichever side forgets the rule takes it."""
+    """A document that only this rule refuses is made, and a side without the rule takes it."""
 
     def forgetting(**forgotten: Any) -> tuple[Rule, ...]:
         return tuple(replace(rule, **forgotten) if place == number else rule for place, rule in enumerate(of.RULES))

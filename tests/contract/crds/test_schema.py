@@ -46,7 +46,7 @@ TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}
 
 
 def engine_with(**container: Any) -> dict[str, Any]:
-    """A spec whose pod template has this in its container."""
+    """Return a spec whose pod template has these fields in its container."""
     return {"roles": [{"name": "both", "template": {"spec": {"containers": [{"name": "engine", "image": "vllm:1", **container}]}}}]}
 
 
@@ -65,7 +65,7 @@ def document(path: Path) -> dict[str, Any]:
 
 
 def schemas(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema inside a schema, with its path."""
+    """Yield every schema inside a schema, with its path."""
     yield path, schema
     for name, inner in schema.get("properties", {}).items():
         yield from schemas(inner, f"{path}.{name}")
@@ -121,7 +121,7 @@ def test_a_strict_api_refuses_the_default_of_the_roles_that_left_out_what_their_
 
 
 def without_nested_defaults(schema: dict[str, Any], value: Any, path: str) -> Iterator[str]:
-    """The fields a rule would miss in a default that is taken as it is written."""
+    """Yield the fields that a rule would miss in a default, as a default is taken as it is written."""
     if isinstance(value, list):
         for item in value:
             yield from without_nested_defaults(schema["items"], item, f"{path}[]")
@@ -136,7 +136,7 @@ def test_the_default_of_the_roles_is_written_out_because_their_rule_reads_it() -
 
 
 YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null", "~", ""}
-"""What some YAML reader takes for something other than text (YAML 1.1, which kubectl reads)."""
+"""Texts that some YAML reader takes for another type (YAML 1.1, which kubectl reads)."""
 
 
 def test_no_word_of_an_enumeration_needs_quotes_in_yaml() -> None:

@@ -1,5 +1,7 @@
-"""A session's move between two engines of one role held against a recording of two vLLM 0.32 with NixlConnector and
-`kv_role: kv_both`: what the router asks, what the simulated engine answers, counts as cached and publishes.
+"""A session's move between two engines of one role, compared with a recording of two vLLM 0.32.
+
+They used NixlConnector and `kv_role: kv_both`. The router's requests and the simulated engine's answers, cached tokens
+and events are compared.
 """
 
 import json
@@ -25,14 +27,14 @@ FLAGS = ("--block-size", "32", "--kv-events-endpoint", "tcp://*:0", "--kv-events
 
 
 def in_order(shape: Shape) -> Shape:
-    """Objects as lists of pairs, so that the order of their fields is compared too."""
+    """Return objects as lists of pairs, so that the order of their fields is compared too."""
     if isinstance(shape, dict):
         return [(field, in_order(inner)) for field, inner in shape.items()]
     return [in_order(inner) for inner in shape] if isinstance(shape, list) else shape
 
 
 def stored(engine: RunningEngine) -> list[tuple[int, int, bool]]:
-    """What the engine published so far: blocks, their tokens, and whether they continue others."""
+    """Return the engine's published blocks so far, with their tokens and whether they continue others."""
     endpoint = httpx.get(f"{engine.url}/kv_event_sources", timeout=PATIENCE_SECONDS).json()["0"]["replay_endpoint"]
     found: list[tuple[int, int, bool]] = []
     with zmq.Context() as context, context.socket(zmq.DEALER) as asking:

@@ -1,5 +1,6 @@
-"""The handshake of a prefill and a decode engine held against a recording of two vLLM 0.32 with NixlConnector: the same
-fields in the same order, asked by the router and answered by the simulated engine.
+"""The handshake of a prefill and a decode engine, compared with a recording of two vLLM 0.32 with NixlConnector.
+
+The router's requests and the simulated engine's answers have the same fields in the same order.
 """
 
 import json
@@ -21,7 +22,7 @@ REQUEST = {"model": "m", "prompt": list(range(300)), "temperature": 0, "ignore_e
 
 
 def in_order(shape: Shape) -> Shape:
-    """Objects as lists of pairs, so that the order of their fields is compared too."""
+    """Return objects as lists of pairs, so that the order of their fields is compared too."""
     if isinstance(shape, dict):
         return [(field, in_order(inner)) for field, inner in shape.items()]
     return [in_order(inner) for inner in shape] if isinstance(shape, list) else shape

@@ -1,5 +1,6 @@
-"""The simulated engine held against a recording of vLLM 0.32: same statuses, same media types, same fields in the same
-order, same order of events.
+"""The simulated engine, compared with a recording of vLLM 0.32.
+
+Statuses, media types, fields and their order, and the order of events are equal.
 """
 
 import json
@@ -39,7 +40,7 @@ def test_an_answer_has_the_shape_that_vllm_gave_it(
 
 
 def in_order(shape: Shape) -> Shape:
-    """Objects as lists of pairs, so that the order of their fields is compared too."""
+    """Return objects as lists of pairs, so that the order of their fields is compared too."""
     if isinstance(shape, dict):
         return [(field, in_order(inner)) for field, inner in shape.items()]
     return [in_order(inner) for inner in shape] if isinstance(shape, list) else shape

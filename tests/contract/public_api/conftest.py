@@ -1,4 +1,4 @@
-"""Both doors of the public API, one after the other."""
+"""Each test runs against the fake and against the real public API."""
 
 from collections.abc import AsyncIterator, Iterator
 

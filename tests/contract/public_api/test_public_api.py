@@ -1,7 +1,7 @@
-"""The public API as the web UI uses it, through the shipped client: the fake of the web UI's tests and the real API
-on Postgres answer alike.
+"""The public API as the web UI uses it, through the shipped client.
 
-What is read is compared with its type field by field, also fields that have a default: the client would not miss those.
+The fake of the web UI's tests and the real API on Postgres answer alike. Answers are compared with their type field by
+field, including fields with a default, which the client would not miss.
 """
 
 import csv
@@ -216,8 +216,10 @@ async def test_a_ring_tells_shares_and_what_a_change_would_move(door: Door) -> N
 
 
 async def test_no_json_path_of_the_api_is_left_without_an_answer(door: Door) -> None:
-    """Paths without names in them: new ones are looked at as soon as the API has them. An identity provider's is met in
-    tests/e2e/web/test_identity_provider.py; without one it is a 404.
+    """Paths without names in them are found, so that new ones are tested as soon as the API has them.
+
+    The path of an identity provider is tested in tests/e2e/web/test_identity_provider.py; without a provider it is a
+    404.
     """
     for path, kind in public_paths().items():
         if "{" in path or path == "/v1/login/oidc" or not is_dataclass(get_origin(kind) or kind):

@@ -1,4 +1,4 @@
-"""A router's spool emptied into the API, by the lanes that routers run."""
+"""A router's spool is emptied into the API, by the lanes that routers use."""
 
 import time
 from itertools import count

@@ -1,4 +1,4 @@
-"""Pool state ↔ observations: the operator says everything it sees and learns what routers do with it."""
+"""Pool state and observations: the operator reports all it sees, and the answers say how routers use it."""
 
 from dataclasses import replace
 
@@ -106,7 +106,7 @@ async def test_a_session_stays_with_a_draining_instance_until_its_next_request_a
 
 
 async def _homes(clients: Clients) -> dict[str, tuple[str | None, int]]:
-    """Instance and version by session, as a router that connects now is told."""
+    """Return the instance and version of each session, as a router that connects now receives them."""
     async with following(clients.router_api) as followed:
         lines = await followed.snapshot()
     bindings = [binding for line in lines if isinstance(line, BindingsLine) for binding in line.bindings]

@@ -1,4 +1,4 @@
-"""Models of learning policies: kept once, in versions, and handed to whichever router asks."""
+"""Models of learning policies: each is stored once, in versions, and given to any router that asks."""
 
 import msgspec
 import pytest

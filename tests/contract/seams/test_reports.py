@@ -1,4 +1,4 @@
-"""Reports: stored once however they are cut and repeated, with receipts in their order; and a router's goodbye."""
+"""Reports are stored once however they are cut and repeated, with receipts in their order; then a router's goodbye."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def first(report: Report) -> RouterState:
 
 
 def timeless(receipt: ReportReceipt) -> ReportReceipt:
-    """A receipt without the API's time, which a post's first one has."""
+    """Return a receipt without the API's time, which only the receipt of a first post has."""
     return replace(receipt, at=None)
 
 
@@ -114,7 +114,7 @@ async def test_what_is_no_json_is_refused_and_the_next_post_is_taken(clients: Cl
 
 
 async def test_a_router_of_before_and_one_to_come_are_understood(seam: Seam, clients: Clients) -> None:
-    """The former leaves out what it has none of, the latter says more than is known here."""
+    """The older router omits fields that it does not have; the newer one sends fields that are unknown here."""
     sent_at = a_report("now").sent_at
     binding = msgspec.to_builtins(a_binding("s", "a")) | {"newer": {"deep": [1]}}
     bodies = [

@@ -1,4 +1,4 @@
-"""The stream of tables and bindings: snapshot, changes, heartbeats, and what a router that was away has missed."""
+"""The stream of tables and bindings: snapshot, changes, heartbeats, and changes that a router missed while away."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -100,7 +100,7 @@ async def drained(stream: AsyncIterator[StreamLine]) -> None:
 
 
 class OldLine(msgspec.Struct):
-    """How routers read lines before there was one class for each kind."""
+    """A line of the stream as routers read it before each kind had a class of its own."""
 
     type: str
     table: RoutingTable | None = None

@@ -1,4 +1,4 @@
-"""Tokens that are not known or not for this, outages, and answers that come too late."""
+"""Unknown tokens, tokens without the right, outages, and answers that come too late."""
 
 from contextlib import aclosing
 
@@ -19,7 +19,7 @@ NOW = a_report("now").sent_at
 
 
 async def outcomes(api: SystemApi, router: str) -> list[object]:
-    """One of every call but the stream."""
+    """Return the outcome of one call of each kind except the stream."""
     return [
         await api.put_state(CHAT, a_state(an_instance("a"))),
         await api.post_events(CHAT, []),
@@ -30,7 +30,7 @@ async def outcomes(api: SystemApi, router: str) -> list[object]:
 
 
 async def lost(api: SystemApi, router: str) -> str:
-    """How the stream was lost before its first line."""
+    """Return the error with which the stream was lost before its first line."""
     async with aclosing(api.stream(router)) as lines:
         with pytest.raises(StreamLost) as error:
             await anext(lines)

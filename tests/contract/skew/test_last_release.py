@@ -1,8 +1,8 @@
-"""Processes of this release beside those of the one before: each reads what the other sends, and says so where not.
+"""Processes of this release with processes of the release before: each reads the other's messages.
 
-`last_release.json` is the protocol as the last release recorded it (CONTRIBUTING.md, "Release"); before the first one
-there is none, and nothing to compare with. A change that fails here would break routers or operators while a release is
-rolled out: add the new beside the old, and take the old away a release later.
+`last_release.json` is the protocol as the last release recorded it (CONTRIBUTING.md, "Release"); before the first
+release there is none to compare with. A change that fails here would break routers or operators while a release is
+rolled out: add the new form beside the old one, and remove the old one a release later.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_the_api_reads_what_routers_and_operators_of_the_last_release_send(last_
 
 
 def test_an_api_of_the_last_release_reads_what_routers_and_operators_send(last_release: dict[str, Schema]) -> None:
-    """But for new words in rows of reports, which cost their row alone: the API is upgraded first."""
+    """New words in rows of reports are exempt, as they only cost their row: the API is upgraded first."""
     found = unreadable(sent=schemas(TO_API), read=last_release["to_api"])
     assert [problem for problem in found if "the word" not in problem] == []
 
@@ -36,7 +36,7 @@ def test_routers_and_operators_read_what_an_api_of_the_last_release_sends(last_r
 
 
 def test_routers_and_operators_of_the_last_release_read_what_the_api_sends(last_release: dict[str, Schema]) -> None:
-    """But for words that the API tells no router."""
+    """Words that the API sends to no router are exempt."""
     unreported = {f"BindingReason: the word {reason.value!r} is not known" for reason in TOLD_AS}
     assert set(unreadable(sent=schemas(FROM_API), read=last_release["from_api"])) - unreported == set()
 

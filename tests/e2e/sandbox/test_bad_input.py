@@ -1,4 +1,4 @@
-"""Whatever a person gets wrong is answered clearly, changes nothing and never shows a traceback."""
+"""Every mistake of a person is answered clearly, changes nothing and never shows a traceback."""
 
 from pathlib import Path
 

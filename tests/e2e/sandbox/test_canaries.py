@@ -1,4 +1,4 @@
-"""A canary of real processes: the judge stops a revision whose engines decode slowly, and its sessions go back."""
+"""A canary of real processes: the judge stops a revision whose engines decode slowly, and its sessions return."""
 
 import threading
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.nightly  # real minutes: a canary starts, is judged, is
 
 NAME = "canary"
 QUICK, SLOW = "2ms", "100ms"
-"""A decode step of each revision, far enough apart for any machine."""
+"""The duration of a decode step of each revision, different enough for any machine."""
 AT_ONCE = 4
 TURNS = 4
 
@@ -29,7 +29,7 @@ def document(step: str) -> dict[str, Any]:
 
 
 def turn(url: str, session: str) -> str:
-    """A turn of the session; the instance that answered."""
+    """Send a turn of the session; return the instance that answered."""
     body = {"model": f"model/{NAME}", "messages": [{"role": "user", "content": "hello " * 50}], "max_tokens": 6, "stream": True}
     headers = {"x-session-id": session}
     answer = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False)
@@ -39,7 +39,7 @@ def turn(url: str, session: str) -> str:
 
 @contextmanager
 def sessions(url: str) -> Iterator[dict[str, str]]:
-    """Sessions of a few turns, some at once, until the end; the instance of each session's last turn."""
+    """Run sessions of a few turns, some at once, until the end; return the instance of each session's last turn."""
     homes: dict[str, str] = {}
     failed: list[Exception] = []
     numbers, ended = count(), threading.Event()

@@ -1,4 +1,4 @@
-"""`fairlead up --chart`: what the chart says is what runs. The tests follow one release through its life."""
+"""`fairlead up --chart` runs the chart's processes. The tests follow one release through its life."""
 
 import json
 import os
@@ -45,11 +45,11 @@ LEFT = {
     ("PersistentVolumeClaim", NAMESPACE, "data-fairlead-postgres-0"),
     ("Secret", NAMESPACE, "fairlead-postgres"),
 }
-"""What docs/install.md says of a release that is gone, and the namespace, which nobody uninstalls."""
+"""Objects that remain of a deleted release by docs/install.md, and the namespace, which is never uninstalled."""
 PODS = 5
-"""One API, one operator, two routers, the database."""
+"""The release's pods by process: one API, one operator, two routers, the database."""
 OF_NAMESPACES = ("ServiceAccount", "default")
-"""Every namespace has it."""
+"""Objects that every namespace has."""
 OF_THE_NODE = {("Lease", "kube-node-lease", "sandbox"), ("Node", "", "sandbox")}
 
 
@@ -61,13 +61,13 @@ def chart_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningS
 
 @pytest.fixture(scope="module")
 def gateway_key(chart_sandbox: RunningSandbox) -> str:
-    """As the summary shows it."""
+    """Return the gateway key that the summary shows."""
     (line,) = [line for line in chart_sandbox.note.summary.splitlines() if "export FAIRLEAD_GATEWAY_KEY=" in line]
     return line.partition("=")[2].strip()
 
 
 def pods(sandbox: RunningSandbox) -> dict[str, dict[str, Any]]:
-    """The release's, by name."""
+    """Return the release's pods, by name."""
     items = sandbox.kubernetes("GET", f"/api/v1/namespaces/{NAMESPACE}/pods").json()["items"]
     return {item["metadata"]["name"]: item for item in items}
 
@@ -77,14 +77,14 @@ def uids(sandbox: RunningSandbox) -> dict[str, str]:
 
 
 def is_whole(sandbox: RunningSandbox) -> bool:
-    """Whether the release has the pods that it wants, and all are ready."""
+    """Return whether the release has all pods that it wants, and all are ready."""
     now = pods(sandbox).values()
     conditions = [{one["type"]: one["status"] for one in pod["status"].get("conditions", ())} for pod in now]
     return len(now) == PODS and all(one.get("Ready") == "True" for one in conditions)
 
 
 def everything(sandbox: RunningSandbox) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """Every object of the cluster but Events, by kind, namespace and name."""
+    """Return every object of the cluster except Events, by kind, namespace and name."""
     groups = sandbox.kubernetes("GET", "/apis").json()["groups"]
     found = {}
     for path in ("/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)):
@@ -97,13 +97,13 @@ def everything(sandbox: RunningSandbox) -> dict[tuple[str, str, str], dict[str, 
 
 
 def engines(sandbox: RunningSandbox, pool: str) -> dict[str, str]:
-    """Address and uid of each of the pool's pods."""
+    """Return the address and uid of each of the pool's pods."""
     items = sandbox.kubernetes("GET", f"/api/v1/namespaces/default/pods?labelSelector=fairlead.dev/pool={pool}").json()["items"]
     return {f"{item['status']['podIP']}:8000": item["metadata"]["uid"] for item in items}
 
 
 def ask_engine(address: str) -> int:
-    """The status of a request that goes to an engine itself."""
+    """Return the status of a request sent to an engine directly."""
     body = {"model": "tiny", "max_tokens": 4, "messages": [{"role": "user", "content": "Hello"}]}
     return httpx.post(f"http://{address}/v1/chat/completions", json=body, timeout=PATIENCE_SECONDS, trust_env=False).status_code
 
@@ -152,7 +152,7 @@ def test_the_ten_minutes_pass_and_the_gateway_wants_its_key(chart_sandbox: Runni
 
 
 def test_upgrades_and_a_rollback_lose_no_request(chart_sandbox: RunningSandbox, gateway_key: str, tmp_path: Path) -> None:
-    """Each upgrade replaces every pod but the database's; the last one has a fault, and Helm takes it back."""
+    """Each upgrade replaces every pod except the database's; the last one is faulty, and Helm rolls it back."""
     output = tmp_path / "replay.json"
     of_the_pool = ("--pool", "default/chat", "--model", "tiny", "--token", gateway_key)
     replay = chart_sandbox.replay(*of_the_pool, "--generate", "conversation", "--rate", "4", "--loop", "--json", str(output))
@@ -204,8 +204,9 @@ def test_a_release_that_goes_leaves_what_the_docs_say_and_engines_that_serve(cha
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
 def test_the_commands_of_its_page(chart_sandbox: RunningSandbox, tmp_path: Path) -> None:
-    """`docs/on-my-cluster.md`, from the installation to the end of the release. It begins where the last test ended,
-    with nothing but what a release leaves.
+    """The commands of `docs/on-my-cluster.md`, from the installation to the end of the release.
+
+    The test begins with only the objects that the deleted release of the test before has left.
     """
     ports = chart_sandbox.note.ports
     values = machine_values(ProcessCounts(), api_port=ports["api"], gateway_port=ports["router"])

@@ -1,6 +1,4 @@
-"""A drain waits for no answer to end, however long it is. `benchmarks.pool_operations` measures how many seconds it
-takes.
-"""
+"""A drain does not wait for long answers to end; `benchmarks.pool_operations` measures its duration."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -9,7 +7,7 @@ from fairlead_testing.running.long_answer import long_answer
 from fairlead_testing.running.sandbox import RunningSandbox, until
 
 TEN_MINUTES_TOKENS = 600 * 50
-"""Of an engine whose steps take 20 ms."""
+"""Tokens of an answer of ten minutes, from an engine whose steps take 20 ms."""
 PODS = "/api/v1/namespaces/default/pods"
 MERGE = "application/merge-patch+json"
 

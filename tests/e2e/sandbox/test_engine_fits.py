@@ -1,6 +1,4 @@
-"""`fairlead engines fit --pool` against a pool that serves: what routers record of it can be fitted to, judged and
-stored.
-"""
+"""`fairlead engines fit --pool` against a serving pool: routers' records can be fitted to, judged and stored."""
 
 import json
 import os

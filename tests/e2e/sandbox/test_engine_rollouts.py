@@ -47,8 +47,9 @@ CHANGES: dict[str, Any] = {
 }
 """A change of each field of the engine; `type` cannot be changed."""
 STORE = {"kind": "SharedStore", "storeTokens": 50_000, "storeMedium": "cpu"}
+"""A value for the whole section `kvTransfer`, whose fields do not all belong to one kind."""
 TIER = {"kind": "OffloadingP2P", "port": 5711}
-"""In place of the whole section `kvTransfer`, whose fields are not all for one kind."""
+"""Another value for it."""
 
 
 def leaves(of: type[Any], path: str = "") -> Iterator[str]:
@@ -65,7 +66,7 @@ def test_every_field_of_the_engine_is_rolled_out_below() -> None:
 
 @contextmanager
 def two_requests_a_second(sandbox: RunningSandbox, name: str) -> Iterator[Counter[str]]:
-    """What became of each request, by status or by the way it failed."""
+    """Yield the outcomes of requests: the status of each, or the kind of its failure."""
     seen: Counter[str] = Counter()
     ended = threading.Event()
     body = {"model": f"model/{name}", "messages": [{"role": "user", "content": "hello " * 50}], "max_tokens": 4}

@@ -1,4 +1,4 @@
-"""The first pages of the documents: every command on them does what the page says, in the order of the page.
+"""The first pages of the documents: every command on them has the effect that the page describes, in the page's order.
 
 `serve.md` is run in test_serve.py, `on-my-cluster.md` in test_chart.py, with their sandboxes.
 """
@@ -17,9 +17,9 @@ pytestmark = [
 ]
 
 MADE = {"make up": DONE}
-"""What the sandbox's fixture did."""
+"""Commands that the sandbox's fixture has run already."""
 JUDGED = "kubectl wait fpool/chat --for=condition=SLOMet"
-"""Whether the pool is in time is the machine's matter, and test_first_steps.py's; here the pool only says so."""
+"""A command whose result depends on the machine; test_first_steps.py tests whether the pool is in time."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""Pools that learn, live: models place requests, and neither a killed trainer nor a damaged model costs one."""
+"""Pools that learn, with real processes: models place requests, and no request fails by a killed trainer or a damaged
+model.
+"""
 
 import asyncio
 import json
@@ -89,7 +91,7 @@ def test_a_pool_of_the_default_policy_obeys_a_model_that_errs_less_than_the_form
 
 @contextmanager
 def load(sandbox: RunningSandbox, key: PoolKey = POOL) -> Iterator[None]:
-    """Streamed requests by several clients, one by one each, while it is open; fails unless each is served."""
+    """Send streamed requests by several clients, one by one each, while it is open; fail unless each is served."""
     ended = Event()
     outcomes: Counter[str] = Counter()
     deadline = time.monotonic() + 3 * PATIENCE_SECONDS
@@ -128,7 +130,7 @@ def choices(sandbox: RunningSandbox, router: int, by: str, key: PoolKey = POOL) 
 
 
 def figure(sandbox: RunningSandbox, router: int, what: str, **labels: str) -> float:
-    """A counter of learning in that router; 0 while there is none."""
+    """Return a counter of learning in that router; 0 while there is none."""
     name = f"fairlead_router_{what}_total" if what == "trainers_lost" else f"fairlead_router_learning_{what}_total"
     try:
         page = asking().get(sandbox.metrics_pages[router]).text

@@ -1,4 +1,4 @@
-"""What the processes of a sandbox write to their logs."""
+"""The logs that a sandbox's processes write."""
 
 import re
 
@@ -6,7 +6,7 @@ from fairlead_testing.running.sandbox import RunningSandbox
 
 
 def secrets_of(sandbox: RunningSandbox) -> set[str]:
-    """The sandbox's tokens, and those of its kubeconfig."""
+    """Return the sandbox's tokens, and the tokens in its kubeconfig."""
     files = (sandbox.state.secrets, sandbox.kubeconfig)
     return {text for file in files for text in re.findall(r"[\w-]{40,}", file.read_text(encoding="utf-8"))}
 

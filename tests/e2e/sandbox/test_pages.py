@@ -1,5 +1,6 @@
-"""The web UI against the real API, operator, routers and engines under load: jobs people have, each in at most so many
-clicks from the overview.
+"""The web UI with the real API, operator, routers and engines under load.
+
+Each common job takes at most a given number of clicks from the overview.
 """
 
 import os
@@ -30,7 +31,7 @@ ROLES = [{"name": "both", "minReplicas": 1, "maxReplicas": 8}]
 
 @pytest.fixture(scope="module")
 def busy(sandbox: RunningSandbox) -> Iterator[RunningSandbox]:
-    """The sandbox with a pool that serves a replay for as long as these tests run."""
+    """Yield the sandbox with a pool that serves a replay as long as these tests run."""
     sandbox.apply_pool(pool(NAME, policy="ear", replicas=3, roles=ROLES, earlyRejection={"mode": "Load"})).raise_for_status()
     sandbox.until_ready(NAME, 3)
     replay = sandbox.replay(*replay_arguments(NAME, 20_000, 8), "--loop")
@@ -45,7 +46,7 @@ def busy(sandbox: RunningSandbox) -> Iterator[RunningSandbox]:
 
 @pytest.fixture(scope="module")
 def visit(chromium: Browser, busy: RunningSandbox) -> Iterator[tuple[Page, list[str]]]:
-    """An admin's page, and what went wrong in it."""
+    """Yield an admin's page, and the errors in it."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(PATIENCE_SECONDS * 1000)
     page = context.new_page()
@@ -56,7 +57,9 @@ def visit(chromium: Browser, busy: RunningSandbox) -> Iterator[tuple[Page, list[
 
 @pytest.fixture
 def person(visit: tuple[Page, list[str]], busy: RunningSandbox) -> Person:
-    """Somebody at the overview, without a mouse: what has the focus is seen, so a click would land on it."""
+    """Return a person at the overview, without a mouse; the focused element must be visible, so that a click would hit
+    it.
+    """
     page = visit[0]
     to_overview(page, busy)
     return Person(page)
@@ -68,7 +71,7 @@ def to_overview(page: Page, busy: RunningSandbox) -> None:
 
 
 def apply(person: Person) -> None:
-    """Applies the plan that the page shows."""
+    """Apply the plan that the page shows."""
     page = person.page
     person.sees(page.locator("form[action$='/apply']"))
     page.wait_for_load_state()
@@ -91,7 +94,7 @@ def to_the_pool(person: Person) -> None:
 
 
 def planned(busy: RunningSandbox, **request: object) -> str:
-    """Makes a plan for the pool and applies it, as somebody else would; returns its id."""
+    """Make a plan for the pool and apply it, as another person would; return its id."""
     made = busy.request("POST", f"/v1/pools/{POOL}/plans", json=request)
     assert made.status_code == 201, made.text
     plan = str(made.json()["id"])
@@ -104,8 +107,9 @@ def planned(busy: RunningSandbox, **request: object) -> str:
 def test_no_two_numbers_of_a_page_disagree_while_the_pool_is_scaled_drained_and_hurt(
     chromium: Browser, visit: tuple[Page, list[str]], busy: RunningSandbox
 ) -> None:
-    """Pages are open all the time and read each second. Each must have shown a change, else it agrees with itself only
-    because it stands still. It comes first, as a schedule of the others would say how many instances there are.
+    """Pages are open all the time and read each second; each must have shown a change, as a frozen page always agrees.
+
+    The test runs first, because a schedule of the other tests would set the number of instances.
     """
     instance = serving(busy)[0]
     places = {
@@ -299,7 +303,7 @@ def test_policy_slo_and_early_rejection_are_changed_in_four_clicks(
 
 
 def serving(busy: RunningSandbox) -> list[str]:
-    """The pool's instances that serve."""
+    """Return the pool's instances that serve."""
     items = busy.ask(f"/v1/pools/{POOL}/instances", limit=100)["items"]
     return [one["id"] for one in items if one["state"] == "Serving"]
 

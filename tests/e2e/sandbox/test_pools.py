@@ -53,10 +53,10 @@ def test_no_request_fails_because_of_scaling_and_drained_sessions_are_migrated(s
 
 
 def test_cache_aware_policies_hit_far_more_often_than_round_robin(sandbox: RunningSandbox, tmp_path: Path) -> None:
-    """Ten requests at a time and an SLO that no machine misses: policies that would rather miss the cache than the SLO
-    have no cause to, however slow this machine is.
+    """Ten requests at a time and an SLO that every machine meets.
 
-    `ear` knows where both routers sent a session. Each router's `dualmap` knows what it sent itself: when a session's
+    Policies that prefer a cache miss to a missed SLO have no reason for it, however slow this machine is. `ear` knows
+    to which instance both routers sent a session. Each router's `dualmap` knows only its own requests: when a session's
     turns alternate between routers, one of two instances has the prefix.
     """
     shares_of_ideal = {}

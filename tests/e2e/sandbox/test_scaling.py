@@ -1,4 +1,4 @@
-"""Scaling by signals, live: out under load and back in, each step with its row; advice changes nothing."""
+"""Scaling by signals with real processes: out under load and back in, each step recorded; advice changes nothing."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""A window that opens while everything runs scales the pool, changes its SLO, and takes both back."""
+"""A schedule's window that opens at run time scales the pool and changes its SLO; its end reverts both."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

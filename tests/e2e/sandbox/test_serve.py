@@ -1,4 +1,4 @@
-"""`fairlead serve` before simulated engines, processes of their own."""
+"""`fairlead serve` before simulated engines that run as separate processes."""
 
 import os
 import shlex
@@ -34,21 +34,23 @@ def start() -> Iterator[StartEngine]:
 
 @dataclass
 class Run:
-    """One run for all tests. What a test ended or changed is put right before the next one, so that each passes alone
-    and a second time.
+    """One run for all tests.
+
+    A process that a test ended, or a file that it changed, is restored before the next test, so that each passes alone
+    and repeatedly.
     """
 
     state: Path
     start: StartEngine
     engines: dict[str, RunningEngine]
-    """By the names that they get."""
+    """The engines, by the names that they get."""
     stack: ExitStack
     flags: tuple[str, ...]
     serving: Serving | None = None
     file: str = ""
 
     def served(self) -> Serving:
-        """Running, with the file as at the beginning and both engines serving."""
+        """Return the run with the initial file, and both engines serving."""
         for engine in self.engines.values():
             if engine.process.poll() is not None:
                 engine.process = self.start(*FAST, "--port", str(engine.port)).process
@@ -109,7 +111,7 @@ def chat(running: Serving, session: str, turn: int, tokens: int = 4, *, stream: 
 
 @contextmanager
 def constant_load(running: Serving) -> Iterator[list[int]]:
-    """Three clients that ask one request after another; yields the statuses of their answers."""
+    """Let three clients send one request after another; yield the statuses of their answers."""
     statuses: list[int] = []
     ended = threading.Event()
 
@@ -139,7 +141,7 @@ def applied(running: Serving, **request: Any) -> dict[str, Any]:
 
 
 def revisions(running: Serving) -> list[dict[str, Any]]:
-    """The pool's revisions, the latest first."""
+    """Return the pool's revisions, the latest first."""
     found: list[dict[str, Any]] = running.ask(f"{POOL}/revisions", limit=50)["items"]
     return found
 
@@ -316,7 +318,7 @@ def test_a_port_that_is_taken_is_named(start: StartEngine, tmp_path: Path) -> No
 
 
 def condition(running: Serving, kind: str, status: str) -> dict[str, Any]:
-    """The condition while it has this status; else one that is false and says nothing."""
+    """Return the condition while it has this status; else a false one without a message."""
     found = running.ask(POOL)["conditions"]
     return next((one for one in found if one["type"] == kind and one["status"] == status), {"message": ""})
 
@@ -339,7 +341,7 @@ def test_prefill_and_decode_engines_are_served_together(tmp_path: Path, start: S
 
 
 def test_the_commands_of_its_page(tmp_path: Path, start: StartEngine) -> None:
-    """`docs/serve.md`: what it starts, and what its other terminal asks."""
+    """The commands of `docs/serve.md`: the processes that it starts, and the calls from its other terminal."""
     page = "docs/serve.md"
     two, divided = [shlex.split(one) for one in commands_of(page) if one.startswith("fairlead serve")]
     engines = iter(start(*FAST).url for _ in range(5))

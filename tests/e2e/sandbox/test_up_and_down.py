@@ -1,4 +1,4 @@
-"""`fairlead up`, `status`, `logs` and `down`, as a newcomer meets them."""
+"""`fairlead up`, `status`, `logs` and `down`, as a newcomer uses them."""
 
 import random
 import socket
@@ -43,12 +43,12 @@ def test_status_and_logs_show_every_process(sandbox: RunningSandbox) -> None:
 
 
 QUIET_PORTS = range(21_000, 31_000, 50)
-"""Starts of ranges of ports that no sandbox prefers and that the kernel gives to nobody."""
+"""First ports of ranges that no sandbox prefers and from which the kernel assigns none."""
 
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that this test listens on until it ends, the first of a quiet range."""
+    """Yield a port, the first of a quiet range, on which this test listens until it ends."""
     for port in random.sample(QUIET_PORTS, len(QUIET_PORTS)):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             yield port

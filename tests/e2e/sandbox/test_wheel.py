@@ -29,7 +29,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def fairlead(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of a fresh environment that has nothing but the wheels and what they need."""
+    """Return the command of a new environment that has only the wheels and their dependencies."""
     folder = tmp_path_factory.mktemp("wheel")
     run(UV, "build", "--quiet", "--all-packages", "--out-dir", folder / "dist", ROOT, cwd=folder)
     needed = run(UV, "export", "--quiet", "--frozen", "--extra", "sandbox", "--no-dev", "--no-emit-workspace", cwd=ROOT)

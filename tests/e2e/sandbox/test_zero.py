@@ -1,4 +1,7 @@
-"""To zero and from zero, live: an idle pool gives its engine back; twenty requests at once start one and are served."""
+"""Scaling to zero and from zero with real processes.
+
+An idle pool removes its engine; twenty requests at once start one and are served.
+"""
 
 import json
 import urllib.request

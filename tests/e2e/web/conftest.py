@@ -16,9 +16,7 @@ def site() -> Iterator[RunningSite]:
 
 @pytest.fixture
 def page(chromium: Browser, site: RunningSite) -> Iterator[Page]:
-    """A page of an operator; fails the test on console errors, script errors, CSP violations and
-    requests to other origins.
-    """
+    """Yield an operator's page; fail on console errors, script errors, CSP violations and requests to other origins."""
     context = signed_in(chromium, site)
     opened = context.new_page()
     troubles = watch_troubles(opened, site.url)

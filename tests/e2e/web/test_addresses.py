@@ -1,4 +1,4 @@
-"""Addresses in other hands: a permalink in another browser, a site below a path, eight tabs, paper, no mouse."""
+"""Addresses of pages: a permalink in another browser, a site below a path, eight tabs, print, no mouse."""
 
 from urllib.parse import urlsplit
 
@@ -98,7 +98,7 @@ def test_paper_has_the_address_the_range_and_the_picture(page: Page, site: Runni
 
 
 def test_without_a_mouse_an_instance_is_drained_up_to_the_plan_and_left(page: Page, site: RunningSite) -> None:
-    """The focus is seen at each step, and what has it is not covered."""
+    """At each step, the focus is visible and the focused element is not covered."""
     words = "(document.activeElement.textContent + (document.activeElement.getAttribute('aria-label') ?? '')).trim()"
 
     def tab_to(text: str) -> None:

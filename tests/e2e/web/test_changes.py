@@ -1,4 +1,4 @@
-"""Scaling a pool: plan, look, apply, undo; heavy changes want a name and a reason; nothing acts twice."""
+"""Scaling a pool: plan, check, apply, undo; heavy changes require a name and a reason; no change is made twice."""
 
 import pytest
 from playwright.sync_api import Browser, Dialog, Page

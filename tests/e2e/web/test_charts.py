@@ -33,12 +33,12 @@ PIXELS = """([of, token, from, to]) => {
   for (let i = 0; i < found.length; i += 4) count += Math.abs(found[i] - r) + Math.abs(found[i + 1] - g) + Math.abs(found[i + 2] - b) < 12;
   return count;
 }"""
-"""Pixels of a token's colour in a part (0-1 of the width) of a chart."""
+"""A script that counts pixels of a token's colour in a part (0-1 of the width) of a chart."""
 WORK = "[data-title=Work]"
 
 
 def hour(site: RunningSite) -> tuple[str, datetime, datetime]:
-    """An hour that stands still, with its gap in the middle, as query, start and end."""
+    """Return the query, start and end of a fixed hour with a gap in the middle."""
     end = site.fake.world.now.replace(minute=GAP.start - 30, second=0, microsecond=0)
     end -= timedelta(hours=end > site.fake.world.now)
     start = end - timedelta(hours=1)
@@ -182,7 +182,7 @@ def test_a_live_chart_draws_and_tells_what_came(page: Page, site: RunningSite) -
 
 
 def drawn(page: Page, count: int) -> None:
-    """Waits until so many charts were drawn since the last time."""
+    """Wait until this many charts were drawn since the last call."""
     wait_until(page, f"document.querySelectorAll('[data-chart][data-ready=yes] .uplot:not([data-seen])').length === {count}")
     page.evaluate("for (const one of document.querySelectorAll('.uplot')) one.dataset.seen = 'yes'")
     assert page.locator(".uplot").count() == count
@@ -220,7 +220,7 @@ def test_a_chart_that_could_not_be_loaded_is_drawn_when_it_is_tried_again(chromi
 
 
 def refreshed_until(page: Page, seen: Callable[[], bool]) -> None:
-    """Charts ask for new lines each ten seconds, by the page's clock."""
+    """Advance the page's clock, by which charts fetch new lines every ten seconds, until the condition holds."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not seen():
         assert time.monotonic() < deadline

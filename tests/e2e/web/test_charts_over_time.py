@@ -1,6 +1,4 @@
-"""Charts and heatmaps while their page stays open: each refresh leaves every line, bar, stack, point and cell its ink
-and its colour.
-"""
+"""Charts and heatmaps while their page stays open: no refresh changes a line, bar, stack, point or cell wrongly."""
 
 import json
 import re
@@ -31,22 +29,23 @@ TEMPLATES = Path(fairlead_web.__file__).parent / "templates"
 PLOTTED = """() => [...document.querySelectorAll("[data-chart] canvas")].map((one) => one.getContext("2d").getImageData(0, 0, one.width, one.height).data)"""
 KEEP = f"window.plotted = ({PLOTTED})()"
 SEEN = "(data, at) => at % 4 === 3 ? data[at] : data[at] * data[at - at % 4 + 3] / 255"
-"""A byte of a picture as it is seen: browsers round the colour of a pixel that is nearly transparent as they like."""
+"""A script for a byte of a picture as it is visible: browsers round the colour of nearly transparent pixels freely."""
 DIFFERENT = f"""({PLOTTED})().reduce((sum, now, chart) => {{
   const seen = {SEEN}, before = plotted[chart];
   return sum + now.filter((_, at) => Math.abs(seen(now, at) - seen(before, at)) > 16).length;
 }}, 0)"""
-"""How much of all charts is not as it was when they were kept."""
+"""A script for the share of all charts that differs from the kept picture."""
 BUILD = "document.documentElement.dataset.theme = document.documentElement.dataset.theme"
-"""Whatever sets the theme, even to what it is, has all charts built from nothing."""
+"""A script that sets the theme, even to its present value, which rebuilds all charts."""
 BUILT_OTHERWISE = f"""async () => {{
   {KEEP};
   {BUILD};
   for (let turn = 0; turn < 50; turn += 1) await null;
   return {DIFFERENT};
 }}"""
-"""How much of all charts is not as in charts built from nothing. All happens in microtasks, so no answer to a refresh
-comes in between.
+"""A script for the share of all charts that differs from newly built charts.
+
+It runs in microtasks only, so that no answer to a refresh comes in between.
 """
 START = "document.querySelector('[data-heatmap]').heat.map.start"
 MISDRAWN = """[...document.querySelectorAll("[data-heatmap]")].map(({ heat }) => {
@@ -54,7 +53,7 @@ MISDRAWN = """[...document.querySelectorAll("[data-heatmap]")].map(({ heat }) =>
   return [...map.levels].filter((level, at) => (level === 255 ? data[at * 4 + 3] !== 0
     : [0, 1, 2].some((one) => data[at * 4 + one] !== map.lut[level * 3 + one]))).length;
 }).reduce((sum, one) => sum + one, 0)"""
-"""Cells of heatmaps that do not have the colour of their level."""
+"""A script for the cells of heatmaps that do not have the colour of their level."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +64,7 @@ def shared_site() -> Iterator[RunningSite]:
 
 @pytest.fixture
 def timed(chromium: Browser, shared_site: RunningSite) -> Iterator[Page]:
-    """A page in whose virtual time a refresh is not waited for, and in which nothing may go wrong."""
+    """Yield a page in virtual time, in which refreshes need no waiting; the page may have no errors."""
     context = signed_in(chromium, shared_site, "admin")
     page = context.new_page()
     troubles = watch_troubles(page, shared_site.url)
@@ -76,13 +75,13 @@ def timed(chromium: Browser, shared_site: RunningSite) -> Iterator[Page]:
 
 
 def goes_on(page: Page, seconds: float) -> None:
-    """Lets the page's clock go on, in which no request of htmx's must grow too old."""
+    """Advance the page's clock without letting a request of htmx time out."""
     wait_until(page, "!document.querySelector('#live-regions.htmx-request')")
     page.clock.run_for(round(seconds * 1000))
 
 
 def refreshed(page: Page, site: RunningSite) -> None:
-    """Lets the page's clock go on by a refresh, and waits until each live chart has shown its answer."""
+    """Advance the page's clock by a refresh, and wait until each live chart has drawn its answer."""
     page.evaluate(UNSAID)
     goes_on(page, REFRESH_SECONDS)
     site.push("instances", [one for pool in site.fake.world.pools_known for one in site.fake.world.instances(pool)])
@@ -102,7 +101,9 @@ def opened(page: Page, address: str) -> list[Ink]:
 
 
 def pages_with_charts(chromium: Browser, site: RunningSite) -> dict[str, str]:
-    """Name and path of every page with a figure that scripts draw: found, not listed, so a new one is among them."""
+    """Return the name and path of every page with a figure drawn by scripts; pages are found, so new ones are
+    included.
+    """
     context = signed_in(chromium, site, "admin")
     found = {
         name: path
@@ -114,7 +115,7 @@ def pages_with_charts(chromium: Browser, site: RunningSite) -> dict[str, str]:
 
 
 def kinds(page: Page) -> set[str]:
-    """What sorts of series a page draws."""
+    """Return the kinds of series that a page draws."""
     found: set[str] = set(page.evaluate("[...document.querySelectorAll('[data-chart]')].map((one) => one.dataset.kind)"))
     metrics = set(page.evaluate("[...document.querySelectorAll('[data-chart]')].flatMap((one) => one.dataset.metrics.split(' '))"))
     drawn = {"points": bool(metrics & POINTS), "steps": bool(metrics & set(STEPS)), "heatmap": page.locator("[data-heatmap]").count() > 0}
@@ -122,7 +123,7 @@ def kinds(page: Page) -> set[str]:
 
 
 def faded(page: Page, site: RunningSite, theme: str) -> list[str]:
-    """What three refreshes took from the figures of a page in a theme."""
+    """Return the differences that three refreshes made in the figures of a page in a theme."""
     page.evaluate("(name) => { document.documentElement.dataset.theme = name; }", theme)
     first, found = ink_of(page), []
     for number in (1, 2, 3):
@@ -172,7 +173,7 @@ Drawing = Callable[[Sequence[dict[str, Any]]], None]
 
 @pytest.fixture
 def draw(timed: Page) -> Drawing:
-    """Sets the lines of which charts are told from now on: metric, part, and how they are drawn, in their order."""
+    """Set the lines of charts from now on: metric, part and style, in their order. Return the drawing."""
     told: list[dict[str, Any]] = []
 
     def answer(route: Route) -> None:
@@ -190,7 +191,7 @@ def draw(timed: Page) -> Drawing:
 
 
 def lines_that_come_and_go(metric: str, drawn: str, limit: str | None) -> Iterator[list[dict[str, Any]]]:
-    """Some of eight parts in any order, each with a value of its own, and now and then a limit somewhere among them."""
+    """Yield some of eight parts in any order, each with a value of its own, and sometimes a limit among them."""
     random = Random(7)
     whole = [{"metric": metric, "part": f"part-{name}", "drawn": drawn, "level": 0.1 + 0.1 * at} for at, name in enumerate("abcdefgh")]
     yield whole[:3]

@@ -1,5 +1,6 @@
-"""No page cuts text, least of all a number, as digits that are missing make another one of it; and no name is shortened
-where there is room for it. Tried with values of six digits, two roles and names as long as the definition allows.
+"""No page cuts text, as a number without its last digits is another number, and shortens names only where room lacks.
+
+Values have six digits, there are two roles, and names are as long as the definition allows.
 """
 
 from collections.abc import Iterator
@@ -154,7 +155,7 @@ def test_no_text_is_cut_at_any_width(path: str, page: Page, long_site: RunningSi
 
 @pytest.mark.parametrize("path", ["/", f"/pools/{POOL}", f"/pools/{POOL}/slo", f"/pools/{POOL}/instances/{NAMES[1]}"])
 def test_no_text_is_cut_while_figures_are_behind(path: str, page: Page, long_site: RunningSite) -> None:
-    """Then each number over a range says until when it is counted."""
+    """Then each number over a range is shown with the time until which it is counted."""
     long_site.fake.world.behind = dict.fromkeys(INSTANCES, 75.0)
     try:
         page.goto(long_site.url + path)

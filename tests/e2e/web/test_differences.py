@@ -1,4 +1,4 @@
-"""What differs in a region of the heatmap: brushed with Shift, told beside it."""
+"""Differences of a heatmap's region, selected with Shift, are listed beside it."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Every kind of change that pages offer: planned, applied and undone by their forms, and all is as before."""
+"""Every kind of change that pages offer: planned, applied and undone by its form, which restores the initial state."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ Ask = Callable[[Page], None]
 
 
 def form(kind: str, **fields: str) -> tuple[str, Ask]:
-    """A form of the pool's page, opened and filled in."""
+    """Return a form of the pool's page, opened and filled in."""
 
     def ask(page: Page) -> None:
         one = page.locator(f"#change-{kind}")

@@ -1,5 +1,6 @@
-"""Every page, in both themes, wide, narrow and magnified: no script trouble, nothing leaves the origin, nothing
-inaccessible, nothing sticks out.
+"""Every page in both themes, wide, narrow and magnified: no script error, no request to another origin.
+
+Every element is accessible, and none overflows the page.
 """
 
 import re
@@ -59,7 +60,7 @@ def shared_site() -> Iterator[RunningSite]:
 
 @pytest.fixture(scope="module")
 def shared(chromium: Browser, shared_site: RunningSite) -> Iterator[tuple[Page, list[str]]]:
-    """An admin's page, and what went wrong in it."""
+    """Yield an admin's page, and the errors in it."""
     context = signed_in(chromium, shared_site, "admin")
     page = context.new_page()
     yield page, watch_troubles(page, shared_site.url)

@@ -5,7 +5,7 @@ from playwright.sync_api import Page
 from fairlead_testing.running.browser_site import RunningSite, findings, wait_until
 
 ITS_OWN = ("heading-order:", "landmark-main-is-top-level:", "landmark-no-duplicate-main:", "landmark-unique:")
-"""What the vendored explorer's landmarks and headings break: it has a `main` of its own within the page's."""
+"""Rules that the vendored explorer's landmarks and headings break: it has a `main` of its own within the page's."""
 
 
 def test_the_explorer_is_drawn_and_sends_a_request_as_the_person(page: Page, site: RunningSite) -> None:

@@ -1,5 +1,6 @@
-"""Debian's Firefox on every page: what Chromium does not show, because each browser has ways of its own to end
-requests, to print, to force colours and to hand a page its language.
+"""Debian's Firefox on every page, for faults that Chromium does not show.
+
+Each browser ends requests, prints, forces colours and passes its language in ways of its own.
 """
 
 import base64
@@ -28,7 +29,7 @@ pytestmark = [
 INSTANCE = INSTANCES[CHAT][1]
 POOL = pool_path(CHAT)
 PACE = 20
-"""How many times sooner a page refreshes that is watched."""
+"""The factor by which a watched page refreshes faster."""
 SETTLED = "document.documentElement.classList.contains('scripted') && !document.querySelector('.htmx-request')"
 LIVE = "document.getElementById('live-pill').dataset.state === 'live'"
 FIGURES_DRAWN = "[...document.querySelectorAll('[data-heatmap]')].every((one) => one.dataset.ready)"
@@ -43,7 +44,7 @@ LEFT = """() => {
   new MutationObserver(() => states.push(pill.dataset.state)).observe(pill, {attributeFilter: ["data-state"]});
   addEventListener("pagehide", () => sessionStorage.setItem("left", states));
 }"""
-"""Keeps what the pill says until its page is left."""
+"""A script that keeps the pill's texts until its page is left."""
 MOVING = """[...document.querySelectorAll("*")].filter((one) => ["", "::before", "::after"].some((part) => {
     const {animationName, transitionDuration} = getComputedStyle(one, part || null);
     return animationName !== "none" || transitionDuration.split(",").some((each) => parseFloat(each) > 0);
@@ -52,7 +53,7 @@ MOVING = """[...document.querySelectorAll("*")].filter((one) => ["", "::before",
 
 @pytest.fixture(scope="module")
 def assets() -> Iterator[Any]:
-    """The files of the site's server, which an upgrade changes."""
+    """Yield the files of the site's server, which an upgrade changes."""
     made = copy.copy(load_assets())  # as the process has one object of them
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app, "load_assets", lambda: made)
@@ -74,7 +75,7 @@ def firefox(site: RunningSite) -> Iterator[FirefoxPage]:
 
 @pytest.fixture
 def page(firefox: FirefoxPage) -> Iterator[FirefoxPage]:
-    """Firefox's page, 1280 pixels wide and as nobody has set it; the test fails where anything went wrong in it."""
+    """Yield Firefox's page, 1280 pixels wide with default settings; fail if it had an error."""
     firefox.emulate(color_scheme=None, forced_colors=None, reduced_motion=None, media=None, language=None)
     firefox.set_viewport_size({"width": 1280, "height": 900})
     firefox.pace(1)
@@ -85,7 +86,7 @@ def page(firefox: FirefoxPage) -> Iterator[FirefoxPage]:
 
 
 def opened(page: FirefoxPage, address: str) -> list[Ink]:
-    """Opens a page and waits until all its figures are drawn; what it has drawn."""
+    """Open a page, wait until all its figures are drawn, and return them."""
     page.goto(address)
     wait_until(page, SETTLED)
     page.evaluate(SHOW_CHARTS)

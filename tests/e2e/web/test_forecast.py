@@ -1,4 +1,4 @@
-"""A proposed schedule is seen beside the week that it is for, and accepted with three clicks."""
+"""A proposed schedule is shown beside the week for which it is made, and accepted with three clicks."""
 
 import pytest
 from playwright.sync_api import Browser

@@ -1,4 +1,4 @@
-"""Forms that cannot be sent now, and those that ask before they act."""
+"""Forms that cannot be sent at present, and forms that ask for confirmation."""
 
 import pytest
 from playwright.sync_api import Browser, Page, expect

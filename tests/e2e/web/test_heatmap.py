@@ -27,7 +27,7 @@ PATH = "/pools/default/chat/heatmap"
 
 
 def absolute(site: RunningSite, minutes: int = 60) -> tuple[str, datetime, datetime]:
-    """A range that stands still, as query, start and end."""
+    """Return the query, start and end of a fixed range."""
     end = site.fake.world.now.replace(microsecond=0) - timedelta(minutes=1)
     start = end - timedelta(minutes=minutes)
     return f"from={stamp(start)}&to={stamp(end)}", start, end
@@ -442,7 +442,7 @@ def test_times_on_the_axis_are_utc_unless_asked_otherwise(page: Page, site: Runn
 
 @pytest.mark.parametrize(("rows", "columns"), [(64, 120), (512, 360)])
 def test_a_large_heatmap_is_painted_as_one_image(rows: int, columns: int, page: Page, site: RunningSite) -> None:
-    """Counted are the calls that draw or change the page; how long they take, the machine decides."""
+    """The test counts calls that draw or change the page, as their duration depends on the machine."""
     opened(page, site, absolute(site)[0])
     page.evaluate(
         """() => {

@@ -1,4 +1,4 @@
-"""Every form of every page in a real browser: another site cannot send it, and what it is filled with is never run."""
+"""Every form of every page in a real browser: another site cannot send it, and its contents are never run."""
 
 import json
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ class Seen(NamedTuple):
     site: RunningSite
     context: BrowserContext
     forms: set[tuple[Any, ...]]
-    """Forms that were tried on a page before: most pages have the same ones at their top."""
+    """Forms that were tested on an earlier page; most pages have the same ones at their top."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def seen(chromium: Browser) -> Iterator[Seen]:
 
 
 def new_forms(page: Page, seen: Seen) -> list[dict[str, Any]]:
-    """The page's forms that no page had before: of the same address but for its query, and the same fields."""
+    """Return the page's forms that no page had before; forms are equal if their fields and their path are."""
     found = []
     for form in page.evaluate(FORMS):
         kind = (urlsplit(form["action"]).path, form["method"], tuple(sorted(form["names"])))
@@ -84,7 +84,7 @@ def writes(site: RunningSite) -> list[tuple[str, str]]:
 
 
 def sends_from_elsewhere(page: Page, form: dict[str, Any], site: RunningSite) -> None:
-    """Another site sends it with everything that is in it, even this person's token."""
+    """Send the form from another site with all its values, including this person's token."""
     page.goto(EVIL)
     before = writes(site)
     with page.expect_request(lambda one: one.method == "POST") as sent, page.expect_navigation(wait_until="load"):
@@ -95,7 +95,7 @@ def sends_from_elsewhere(page: Page, form: dict[str, Any], site: RunningSite) ->
 
 
 def fills_with_markup(page: Page, path: str, form: dict[str, Any], site: RunningSite) -> None:
-    """This person sends it with markup in every field."""
+    """Send the form as this person, with markup in every field."""
     page.goto(site.url + path)
     token = dict(form["fields"]).get("csrf", "")
     fields = [[name, token if name == "csrf" else MARKUP] for name in form["names"]]
@@ -106,7 +106,7 @@ def fills_with_markup(page: Page, path: str, form: dict[str, Any], site: Running
 
 
 OFTEN = {"/login", "/keys", "/notices", "/pools/new", "/simulator", f"{pool_path(CHAT)}/edit"}
-"""Pages that are looked at in every run; the others only at night."""
+"""Pages that are tested in every run; all others only at night."""
 PAGES = ["/login", *(one for one in addresses(CHAT, INSTANCE) if one != "/docs")]
 
 

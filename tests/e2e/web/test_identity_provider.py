@@ -22,7 +22,7 @@ RIGHTS = "admin:platform,operator@team-a:ml-team,viewer@team-a:ml-team"
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[str]:
-    """The address of API and web UI, which ask a provider that knows GROUPS."""
+    """Yield the address of API and web UI, which use a provider that knows GROUPS."""
     with ExitStack() as stack:
         database = stack.enter_context(fresh_database(stack.enter_context(shared_server())))
         port = free_port()

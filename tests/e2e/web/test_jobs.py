@@ -1,4 +1,6 @@
-"""What people do most, from the overview by clicks: at most so many, and nothing but names and numbers typed."""
+"""The most frequent jobs, from the overview by clicks: a limited number of clicks, and only names and numbers are
+typed.
+"""
 
 from collections.abc import Iterator
 
@@ -14,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def page(chromium: Browser, site: RunningSite) -> Iterator[Page]:
-    """A page of an admin, without troubles."""
+    """Yield an admin's page, which may have no errors."""
     context = signed_in(chromium, site, "admin")
     opened = context.new_page()
     troubles = watch_troubles(opened, site.url)
@@ -24,7 +26,7 @@ def page(chromium: Browser, site: RunningSite) -> Iterator[Page]:
 
 
 class Hand:
-    """Clicks, and counts them."""
+    """Clicks on elements and counts the clicks."""
 
     def __init__(self, page: Page, site: RunningSite) -> None:
         self.page = page

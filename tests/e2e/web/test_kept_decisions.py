@@ -1,4 +1,4 @@
-"""Keeping all decisions of a session, finding those that are kept, and what became of a request, in a real browser."""
+"""A real browser keeps all decisions of a session, finds kept ones, and shows a request's outcome."""
 
 import pytest
 from playwright.sync_api import Page

@@ -1,4 +1,4 @@
-"""What was typed into a form that was not carried out is put back into that form, and into all of its fields."""
+"""Values typed into a form that was not carried out are put back into all fields of that form."""
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -56,7 +56,7 @@ KEPT = "JSON.parse(sessionStorage.getItem('fairlead-kept-form'))"
 
 
 def type_name(page: Page, site: RunningSite, path: str, form: str) -> None:
-    """Types a name into a form, and sends it when the session has ended; the page stays."""
+    """Type a name into a form, and send it when the session has ended; the page stays."""
     page.route("**/-/session", lambda route: route.fulfill(status=401))
     page.route("**/login?*", lambda route: route.fulfill(status=204))
     page.goto(site.url + path)
@@ -139,7 +139,7 @@ def test_a_form_that_failed_twice_is_filled_again_and_one_sent_again_with_succes
 
 
 def create_key(page: Page, site: RunningSite, *, broken: bool = False) -> None:
-    """Sends the form for a new key, which the API answers with 503 if it is `broken`."""
+    """Send the form for a new key, which the API answers with 503 if it is `broken`."""
     page.goto(f"{site.url}/keys")
     page.wait_for_selector("html.scripted")
     if broken:

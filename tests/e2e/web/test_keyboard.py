@@ -1,4 +1,4 @@
-"""By keyboard: few stops to what a page is about, arrow keys within its lists of links, every control has a name."""
+"""By keyboard: few stops to a page's content, arrow keys within its lists of links, and a name for every control."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ FOCUSED = "document.activeElement.textContent.trim()"
 
 @pytest.fixture
 def site() -> Iterator[RunningSite]:
-    """The site with all entries that a sidebar can have."""
+    """Yield the site with all entries that a sidebar can have."""
     with running_site(clusters=True) as found:
         yield found
 

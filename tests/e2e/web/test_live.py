@@ -1,4 +1,4 @@
-"""Live updates, pausing, and what happens when there are too many tabs; the page without scripts."""
+"""Live updates, pausing, and a tab beyond the limit of live ones; the page without scripts."""
 
 import re
 from dataclasses import replace
@@ -33,7 +33,7 @@ def test_a_new_migration_appears_by_itself(page: Page, site: RunningSite) -> Non
 
 
 def watched(page: Page, site: RunningSite) -> list[str]:
-    """Paths the page asks for from now on, streams and assets apart; regions are named after a `#`."""
+    """Return the paths that the page asks for from now on, except streams and assets; regions are named after a `#`."""
     asked: list[str] = []
 
     def note(request: Request) -> None:

@@ -1,5 +1,6 @@
-"""Pages of a pool whose name is as long as the definition allows, and so are its instances': nothing sticks out, and
-names that begin alike can be told apart.
+"""Pages of a pool whose name, and whose instances' names, are as long as the definition allows.
+
+No element overflows, and names that begin alike can be told apart.
 """
 
 from collections.abc import Iterator

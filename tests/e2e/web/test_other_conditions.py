@@ -1,4 +1,4 @@
-"""Paper, forced colours, an upgraded server, a silent API: a page stays true and usable."""
+"""Print, forced colours, an upgraded server, a silent API: a page stays true and usable."""
 
 import copy
 from collections.abc import Iterator
@@ -123,7 +123,7 @@ def test_forced_colours_draw_a_line_around_what_only_a_background_set_apart(page
 
 @pytest.fixture
 def upgrade() -> Iterator[Any]:
-    """The files of the site's server, which an upgrade changes."""
+    """Yield the files of the site's server, which an upgrade changes."""
     made = [copy.copy(load_assets())]  # as the process has one object of them
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app, "load_assets", lambda: made[0])

@@ -1,4 +1,4 @@
-"""Buttons in rows and findings that plan something while the API is away: their form is hidden elsewhere."""
+"""Buttons in rows and findings that make a plan while the API is away; their form is elsewhere on the page, hidden."""
 
 import pytest
 from playwright.sync_api import Browser, Route

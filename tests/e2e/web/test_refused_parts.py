@@ -1,4 +1,4 @@
-"""An open page whose parts are refused says so, and is not called live."""
+"""An open page whose regions are refused says so, and is not shown as live."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ GONE = "#away:has-text('is gone, or no longer visible to you')"
 
 @pytest.fixture
 def page(chromium: Browser, site: RunningSite) -> Iterator[Page]:
-    """A page that may log refused requests to its console."""
+    """Yield a page that may log refused requests to its console."""
     context = signed_in(chromium, site)
     yield context.new_page()
     context.close()
@@ -32,7 +32,7 @@ def push_pool(site: RunningSite) -> None:
 
 @contextmanager
 def without_the_pool(page: Page, site: RunningSite, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The pool's open page, which says that the pool is gone, as it is for so long."""
+    """Yield the pool's open page once it says that the pool is gone."""
     page.goto(f"{site.url}/pools/{CHAT}")
     page.wait_for_selector("#live-pill[data-state=live]")
     with monkeypatch.context() as deleted:

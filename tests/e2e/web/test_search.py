@@ -1,4 +1,4 @@
-"""Finding from any page by keys alone, in a real browser."""
+"""Search from any page with the keyboard alone, in a real browser."""
 
 import pytest
 from playwright.sync_api import Page

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.browser
 
 
 def fresh(chromium: Browser) -> BrowserContext:
-    """The browser of somebody who is not signed in."""
+    """Return the browser of a person who is not signed in."""
     context = chromium.new_context()
     context.set_default_timeout(PATIENCE_SECONDS * 1000)
     return context

@@ -1,4 +1,4 @@
-"""The simulator in a browser: run, watch, read the results, plan the winner; nothing is applied."""
+"""The simulator in a browser: run, watch, read the results, plan the best result; nothing is applied."""
 
 import pytest
 from playwright.sync_api import Browser

@@ -1,4 +1,4 @@
-"""What a reader holds, typed, opened or looks at, while the page changes, is left, or loses its session."""
+"""Text that a reader selects, types or opens stays while the page changes, is left, or loses its session."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ NOTE = """() => {
   new MutationObserver(() => window.seen.push(Boolean(document.getElementById("away")))).observe(main, { childList: true });
   new MutationObserver(() => window.seen.push(pill.dataset.state)).observe(pill, { attributeFilter: ["data-state"] });
 }"""
-"""Notes in `window.seen` whether there is an alarm, and what the pill says, at each change."""
+"""A script that records in `window.seen`, at each change, whether there is an alarm, and the pill's text."""
 FOCUS = "[document.activeElement.textContent, document.activeElement.href]"
 
 
@@ -34,7 +34,7 @@ def push_pools(site: RunningSite) -> None:
 
 
 def after_signing_out(page: Page, site: RunningSite, act: Callable[[], object]) -> None:
-    """Ends the session, acts, and signs in again."""
+    """End the session, act, and sign in again."""
     known = site.fake.tokens.pop("operator-token")
     act()
     until_at(page, "/login")

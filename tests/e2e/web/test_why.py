@@ -1,4 +1,6 @@
-"""Why a request went where it went, and whether a move paid off, in two clicks from the overview, in a real browser."""
+"""Why a request went to its instance, and the net effect of a move, in two clicks from the overview, in a real
+browser.
+"""
 
 import pytest
 from playwright.sync_api import Page

@@ -1,4 +1,4 @@
-"""A real Postgres per session, a fresh database per test, and API instances in this process over a streaming
+"""A real Postgres per session, a new database per test, and API instances in this process over a streaming
 transport.
 """
 
@@ -37,7 +37,7 @@ async def api(database_url: str) -> AsyncIterator[ApiInstance]:
 
 @pytest.fixture
 async def start_api(database_url: str) -> AsyncIterator[Callable[[], Awaitable[ApiInstance]]]:
-    """Starts further API instances on the same database, as replicas."""
+    """Yield a function that starts further API instances on the same database, as replicas."""
     async with AsyncExitStack() as stack:
 
         async def start() -> ApiInstance:
@@ -48,7 +48,7 @@ async def start_api(database_url: str) -> AsyncIterator[Callable[[], Awaitable[A
 
 @pytest.fixture(scope="session")
 def migrated_cluster() -> Iterator[Path]:
-    """The data of a stopped server with fsync, migrated, to be copied."""
+    """Yield the data of a stopped server with fsync and all migrations, which tests copy."""
     with tempfile.TemporaryDirectory(prefix="fl-made-", dir=place_of_servers()) as folder:
         server = PostgresProcess(Path(folder), DURABLE)
         server.start()
@@ -59,7 +59,7 @@ def migrated_cluster() -> Iterator[Path]:
 
 @pytest.fixture
 def own_postgres(migrated_cluster: Path) -> Iterator[PostgresProcess]:
-    """A server of this test's own, with fsync, to be killed or frozen."""
+    """Yield a server of this test's own, with fsync, that it may kill or freeze."""
     with tempfile.TemporaryDirectory(prefix="fl-kill-", dir=place_of_servers()) as folder:
         shutil.copytree(migrated_cluster, Path(folder) / "data")
         server = PostgresProcess(Path(folder), DURABLE)

@@ -1,6 +1,4 @@
-"""Who may do what: every URL of the document by every role, tokens, login links, sessions, and what
-the audit log keeps of it.
-"""
+"""Every URL of the API's document is called by every role: access, tokens, login links, sessions and audit entries."""
 
 import asyncio
 import itertools
@@ -72,15 +70,16 @@ WRITES: dict[tuple[str, str], tuple[str, str]] = {
     ("/internal/v1/predictor-models", "post"): ("system-router", EVERYWHERE),
     ("/internal/v1/routers/gone", "post"): ("system-router", EVERYWHERE),
 }
-"""What each write needs, and where. What it writes to may ask for more: a plan's kind, the rights of a token
-(test_rights.py).
+"""The role that each write needs, and its scope.
+
+The object of a write may need more: a plan's kind, the rights of a token (test_rights.py).
 """
 CLOSED = {
     *("/metrics", "/v1/gateway-keys", "/v1/gateway-keys/{key_id}/usage", "/v1/audit/verification", "/v1/audit/head"),
     "/v1/audit/export",
     *("/v1/webhooks", "/v1/notices", "/v1/notices/{notice_id}"),
 }
-"""Reads of no namespace for which a role in some is not enough."""
+"""Reads outside any namespace for which a role in some namespace is not enough."""
 NAMESPACED = {
     "viewer of default": "default",
     "operator of default": "default",
@@ -90,7 +89,7 @@ NAMESPACED = {
 
 
 def needed(path: str, method: str) -> tuple[str, str]:
-    """The role, and where it is needed."""
+    """Return the role, and the scope in which it is needed."""
     if method != "get":
         return WRITES[path, method]
     if path.startswith("/internal"):

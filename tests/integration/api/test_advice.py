@@ -52,7 +52,7 @@ async def api(database_url: str, cluster: FakeClusterGateway) -> AsyncIterator[A
 
 
 async def overload(api: ApiInstance) -> None:
-    """For half a minute two instances that prefill 1,000 tokens/s each are sent 4,000; half of it is refused."""
+    """Report half a minute in which two instances that prefill 1,000 tokens/s each are sent 4,000; half is refused."""
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
     last = int(api.clock().timestamp()) - 3
     seconds = range(last - 30, last)
@@ -126,7 +126,7 @@ async def test_a_figure_is_the_mean_weighted_by_what_each_router_saw(api: ApiIns
 
 
 async def test_the_error_of_predictions_is_the_mean_over_all_prefills_as_on_the_pools_page(api: ApiInstance) -> None:
-    """A router that saw one prefill does not weigh as much as one that saw hundreds."""
+    """A router that saw one prefill has less weight than one that saw hundreds."""
     spec = {**SPEC, "earlyRejection": {"mode": "Load"}}
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), spec=spec))
     acknowledged = (Acknowledgement(pool=CHAT, version=1),)
@@ -148,7 +148,7 @@ async def test_the_error_of_predictions_is_the_mean_over_all_prefills_as_on_the_
 
 
 async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_applied(api: ApiInstance, cluster: FakeClusterGateway) -> None:
-    """Nothing simulates here, so the number is an estimate, and said to be one; it stands while the signals change."""
+    """No simulation runs here, so the number is an estimate and labelled as one; it stays while the signals change."""
     begun = api.clock()
     await overload(api)
     api.clock.stop()
@@ -176,7 +176,7 @@ async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_appli
 
 
 async def test_a_target_that_even_idle_instances_miss_is_found_with_the_target_that_they_meet(api: ApiInstance) -> None:
-    """The quarter of the requests that waited behind others does not count, nor one that another instance failed."""
+    """A quarter of the requests waited behind others and does not count, nor does one that another instance failed."""
     target = {**SPEC, "slo": {"ttft": "1ms"}}
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), spec=target))
     at = api.clock().timestamp() - 3
@@ -387,7 +387,7 @@ async def test_caches_that_moved_say_how_many_bytes_a_token_takes(api: ApiInstan
 
 
 def recommending(api: ApiInstance, replicas: int, version: int, current: int = 2) -> PoolState:
-    """A pool in mode Advise whose operator recommends a number of instances."""
+    """Return a pool in mode Advise whose operator recommends a number of instances."""
     spec = {**SPEC, "scaling": {"mode": "Advise"}}
     decision = ScalingDecisionRecord(
         id=f"d{version}",

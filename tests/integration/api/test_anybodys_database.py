@@ -1,4 +1,4 @@
-"""Databases, roles and poolers as people have them: Fairlead works with them, or says in one line why it does not."""
+"""Fairlead works with common databases, roles and poolers, or says in one line why it does not."""
 
 import asyncio
 import os

@@ -1,5 +1,6 @@
-"""A dump of a live API's database, made and restored with Postgres' own tools, and an API on it: what the dump has is
-there, and routers that know more go on truthfully.
+"""A dump of a live API's database, made and restored with Postgres' own tools.
+
+An API on the copy has all of the dump's content, and routers that know more continue correctly.
 """
 
 import subprocess
@@ -31,7 +32,7 @@ A, B, C = (an_instance(name) for name in "abc")
 
 @contextmanager
 def restored(dump: Path, server: str) -> Iterator[str]:
-    """URL of a new database with the dump's content."""
+    """Yield the URL of a new database with the dump's content."""
     with fresh_database(server, template=False) as url:
         run("pg_restore", "--exit-on-error", "--no-owner", f"--dbname={plain(url)}", str(dump))
         yield url
@@ -103,12 +104,14 @@ async def test_routers_that_know_more_than_the_backup_get_a_table_above_theirs(
 
 
 async def losses(api: ApiInstance) -> list[AuditEntry]:
-    """The entries that tell of a database that went back."""
+    """Return the audit entries that report a database whose content went back."""
     return [one for one in (await api.viewer.audit()).items if one.action == AuditAction.DATABASE_WENT_BACK]
 
 
 async def test_a_process_that_lives_through_a_failover_tells_once_that_commits_are_missing(api: ApiInstance, database_url: str) -> None:
-    """Two processes notice that a revocation is gone; the metric, the audit log and the pools' conditions say so."""
+    """Two processes notice that a revocation is missing; the metric, the audit log and the pools' conditions report
+    it.
+    """
     await api.pool_operator.put_pool_state(CHAT, a_state(A))
     await api.operator.create_gateway_key(GatewayKeyRequest(name="kept"))
     watches = [LostCommits(Database(UPKEEP, Pulse(database_url))) for _ in range(2)]
@@ -141,7 +144,7 @@ async def test_a_process_that_lives_through_a_failover_tells_once_that_commits_a
 
 @pytest.mark.parametrize("spec", [SPEC | {"replicas": 7}, {**SPEC, "replicas": 7, "slo": {"ttft": "9s"}}], ids=["scale", "scale and patch"])
 async def test_a_change_told_late_is_attributed_by_what_the_record_lacks(api: ApiInstance, spec: dict[str, Any]) -> None:
-    """The operator's status knows the change already, so by itself it would name whoever wrote last."""
+    """The operator's status has the change already, so that alone would attribute it to the last writer."""
     owners = {"replicas": "kubectl", "slo": "kubectl-edit", "engine": "kubectl-patch"}
     await api.pool_operator.put_pool_state(CHAT, a_state(A, changed_by="helm", owners=owners, last_writer="kubectl-patch"))
     await api.pool_operator.put_pool_state(

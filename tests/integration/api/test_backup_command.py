@@ -1,5 +1,6 @@
-"""`fairlead backup` and `fairlead restore` on real databases: all of a backup or nothing, and one line for what cannot
-be restored.
+"""`fairlead backup` and `fairlead restore` on real databases: a backup is complete or absent.
+
+One line gives the reason for which a backup cannot be restored.
 """
 
 import json
@@ -32,7 +33,7 @@ FAIRLEAD = (sys.executable, "-m", "fairlead_cli.main")
 
 
 def run(url: str, *arguments: str | Path) -> tuple[int, str]:
-    """Exit code and standard error."""
+    """Return the exit code and standard error."""
     done = subprocess.run([*FAIRLEAD, *map(str, arguments)], env=environment(url), capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
 
@@ -73,7 +74,7 @@ def backup(database_url: str, tmp_path: Path) -> Path:
 
 
 def rewritten(backup: Path, **changes: object) -> Path:
-    """The same backup with another manifest."""
+    """Return the same backup with another manifest."""
     other = backup.with_name("other")
     with zipfile.ZipFile(backup) as old, zipfile.ZipFile(other, "w") as new:
         new.writestr(DATABASE, old.read(DATABASE))
@@ -188,7 +189,7 @@ def test_the_manifest_says_what_is_there(backup: Path) -> None:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, KubernetesClient]]:
-    """A kubeconfig, and the administrator of a cluster with two pools, a role and the chart's tokens."""
+    """Yield a kubeconfig, and the administrator of a cluster with two pools, a role and the chart's tokens."""
     (tmp_path / "kubernetes").mkdir()
     with running_kubernetes_api(tmp_path / "kubernetes") as kubeconfig:
         client = KubernetesClient.of(kubeconfig)

@@ -1,4 +1,4 @@
-"""Bindings through reports on a real database: who wins, what is recorded, and what never doubles."""
+"""Bindings from reports on a real database: which report wins, which rows are recorded, and that none doubles."""
 
 import asyncio
 import time

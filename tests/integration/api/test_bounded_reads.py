@@ -1,5 +1,7 @@
-"""Lists and details with tens of thousands of rows: for every filter and every pair of filters, no statement looks at
-more rows than one page may. Filters are found in the API's own document; one without values here fails.
+"""Lists and details with tens of thousands of rows: no statement reads more rows than one page may.
+
+Every filter and every pair of filters is tried. Filters are found in the API's own document; one without values here
+fails.
 """
 
 import itertools
@@ -33,18 +35,18 @@ pytestmark = pytest.mark.timeout(1800)
 
 ROOT = Path(__file__).resolve().parents[3]
 BOUND = 500
-"""Rows that one page may look at, and a matrix, and so on: a fiftieth of the rows in the tables here, as 5,000 are
-of a quarter of a million.
+"""Rows that one page, one matrix and so on may read: a fiftieth of the rows here, as 5,000 are of a quarter of a
+million.
 """
 
 MOST_ROWS = 10 * BOUND
-"""No statement looks at more of any table.
+"""The most rows of any table that a statement may read.
 
-Where a filter matches every third row, Postgres rightly reads three for each it wants.
+Where a filter matches every third row, Postgres rightly reads three for each row that it returns.
 """
 
 MOST_CALLS = 25_000
-"""Calls of one step of the event loop: a page of a hundred rows takes 15,000."""
+"""The most function calls of one step of the event loop; a page of a hundred rows takes 15,000."""
 
 VALUES: dict[str, tuple[str, ...]] = {
     "pool": ("big/p1", "big/none"),
@@ -109,7 +111,7 @@ VALUES_OF: dict[str, dict[str, tuple[str, ...]]] = {
     },
     f"/v1{_POOL}/differences": {"instances": ("i7,i9", "nope"), "from": ("now-23h",), "to": ("now-1m",)},
 }
-"""Values of a filter that means something else at one path."""
+"""Values of filters that have another meaning for one path."""
 
 PLACES = {
     "namespace": "big",
@@ -145,23 +147,23 @@ OF_LATELY = (
     f"/v1{_POOL}/differences",
     f"/v1{_POOL}/shadows",
 )
-"""Paths that begin lately unless asked otherwise, so that a `to` of yesterday comes before it."""
+"""Paths whose range begins recently by default, so that a `to` of yesterday lies before it."""
 
 COUNTED_WHOLE = ("count(*) AS bound FROM sessions",)
-"""Statements that must see every row of a pool: how many sessions each of its instances holds, which the index of
-sessions by instance tells.
+"""Statements that must read every row of a pool.
+
+They count the sessions of each of its instances, with the index of sessions by instance.
 """
 
 RECENT = ("load_samples", "load_rollups", "rejections")
-"""Tables read only for a time range, the last minutes unless asked otherwise: how much that is depends on the range,
-not on how much there is.
+"""Tables read only for a time range, by default the last minutes; the rows read depend on the range, not on all rows.
 """
 
 SUMMED = {path: ("instance_transitions",) for path in OF_LATELY if path.endswith("/series")} | {
     "/v1/audit/facets": ("audit_log",),
     "/v1/cost": ("schedule_runs",),
 }
-"""Tables that a path sums over its range, as those are for it alone: the last hour unless asked otherwise."""
+"""Tables that one path sums over its range, by default the last hour."""
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +177,7 @@ def filled(postgres_url: str) -> Iterator[str]:
 
 
 def documented() -> dict[str, list[str]]:
-    """Filters by path, of everything that is read."""
+    """Return the filters of every path that reads."""
     paths: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"]
     found: dict[str, list[str]] = {}
     for path, methods in paths.items():
@@ -186,7 +188,7 @@ def documented() -> dict[str, list[str]]:
 
 
 def questions(path: str, filters: list[str], url: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The path with no filter but what it requires, with each, and with each two."""
+    """Yield the path with only its required filters, with each filter, and with each two."""
     values = VALUES | VALUES_OF.get(path, {})
     required = {name: values[name][0] for name in required_by(path)}
     return ((named, required | query) for named, query in filtered(path, filters, values, url))
@@ -211,13 +213,13 @@ def filtered(path: str, filters: list[str], values: dict[str, tuple[str, ...]], 
 
 
 def turned_around(path: str) -> list[str]:
-    """Values of `sort` that turn the list around."""
+    """Return values of `sort` that reverse the list."""
     schemas = [one["schema"] for one in parameters_of(path) if one["name"] == "sort"]
     return [value for schema in schemas for value in schema["enum"] if value != schema["default"]]
 
 
 def required_by(path: str) -> list[str]:
-    """Query parameters without which nothing is answered."""
+    """Return query parameters that the path requires."""
     return [one["name"] for one in parameters_of(path) if one["in"] == "query" and one.get("required")]
 
 
@@ -227,7 +229,7 @@ def parameters_of(path: str) -> list[dict[str, Any]]:
 
 
 class Statements:
-    """What was sent to Postgres."""
+    """Records the statements sent to Postgres."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, Any]] = []
@@ -302,7 +304,7 @@ async def test_no_question_looks_at_more_rows_than_a_page_may(filled: str, state
 
 
 async def test_no_read_holds_the_event_loop_however_much_is_stored(filled: str) -> None:
-    """By calls in one step of the loop, of each path once it has been asked before."""
+    """Function calls in one step of the loop are counted, for each path after a first request."""
     longest: dict[str, tuple[int, object]] = {}
     async with running_api(filled) as api:
         headers = {"authorization": f"Bearer {SECRETS['admin']}"}

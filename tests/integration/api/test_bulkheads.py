@@ -1,4 +1,4 @@
-"""What keeps some connections busy leaves the others free, and nobody waits long for a lock."""
+"""Work that occupies some connections leaves the others free, and no caller waits long for a lock."""
 
 import asyncio
 import itertools
@@ -30,9 +30,9 @@ async def outcome(calling: Awaitable[object]) -> tuple[int, str]:
 
 @asynccontextmanager
 async def crowd(call: Callable[[], Awaitable[object]], bulkhead: Bulkhead, database_url: str) -> AsyncIterator[set[tuple[int, str]]]:
-    """Forty callers who call again and again; yields their outcomes once all connections of the bulkhead wait.
+    """Let forty callers call repeatedly; yield their outcomes once all connections of the bulkhead wait.
 
-    Whoever had to queue among them would be refused, as most of them are.
+    A further caller would be refused, as most of them are.
     """
     done = asyncio.Event()
     outcomes: set[tuple[int, str]] = set()
@@ -52,7 +52,7 @@ async def crowd(call: Callable[[], Awaitable[object]], bulkhead: Bulkhead, datab
 
 
 def waiting_for_a_lock(watcher: "psycopg.Connection[tuple[object, ...]]", bulkhead: Bulkhead) -> int:
-    """How many of the bulkhead's connections wait for a lock now."""
+    """Return the number of the bulkhead's connections that wait for a lock now."""
     query = (
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() AND application_name = %s"
     )
@@ -109,7 +109,9 @@ async def test_a_full_disk_refuses_for_now(api: ApiInstance, database_url: str) 
 
 
 async def test_as_many_jobs_as_hold_their_locks_at_once_find_connections_for_their_work(api: ApiInstance) -> None:
-    """They hold one connection each and wait for a second one: of another group, or all would wait for each other."""
+    """Each holds one connection and waits for a second one of another group, as in one group all would wait for each
+    other.
+    """
     together, done = asyncio.Barrier(JOBS.connections), list[str]()
 
     async def work(name: str, now: datetime) -> None:

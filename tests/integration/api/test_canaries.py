@@ -1,4 +1,4 @@
-"""Canaries in Postgres: a step begins with its first session, its requests are judged, and the operator hears of it."""
+"""Canaries in Postgres: a step begins with its first session, its requests are judged, and the operator is notified."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +19,7 @@ def rolling(share: float = 0.5, step: str = "k/0") -> PoolState:
 
 
 def samples(at: float, slower: float, count: int = 150, first: int = 0, step: str = "k/0") -> Iterator[CanarySample]:
-    """Sessions of one request, every other one on the canary, a millisecond apart."""
+    """Yield sessions of one request, every other one on the canary, a millisecond apart."""
     random = Random(1)
     for number in range(first, first + count):
         canary = number % 2 == 0

@@ -1,4 +1,4 @@
-"""Clocks of the API's processes that are set by hours: a router's state stays present, and dates are the database's."""
+"""Clocks of the API's processes are hours wrong: a router's state stays present, and dates are the database's."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ HOUR = 3600.0
 
 
 def newest_state(database_url: str) -> tuple[int | None, bool]:
-    """The table's version that the router uses, as stored, and whether it said goodbye."""
+    """Return the version of the table that the router uses, as stored, and whether the router said goodbye."""
     with psycopg.connect(plain(database_url)) as connection:
         row = connection.execute("SELECT acknowledged, gone_at IS NOT NULL FROM routers WHERE id = 'router-0'").fetchone()
     assert row is not None

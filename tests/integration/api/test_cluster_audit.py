@@ -1,4 +1,4 @@
-"""Changes made with kubectl get their author from the Kubernetes API's audit log, whether it tells before or after."""
+"""Changes made with kubectl get their author from the Kubernetes API's audit log, whichever report comes first."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ async def posted(api: ApiInstance, secret: str, *events: dict[str, Any]) -> http
 
 
 async def seen(api: ApiInstance, replicas: int, version: int, generation: int, by: str, **more: Any) -> None:
-    """The operator sees the pool with another number."""
+    """Let the operator see the pool with another number."""
     spec = {**SPEC, "replicas": replicas}
     await api.pool_operator.put_pool_state(
         CHAT, a_state(an_instance("a"), version=version, generation=generation, changed_by=by, spec=spec, **more)

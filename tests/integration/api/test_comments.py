@@ -1,4 +1,4 @@
-"""Comments over HTTP and in Postgres: who writes, reads and deletes them, what they are on, and what is audited."""
+"""Comments over HTTP and in Postgres: who writes, reads and deletes them, their subjects, and their audit entries."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Cost over HTTP and in Postgres: lives, prices and use as they are reported, divided so that all adds up."""
+"""Cost over HTTP and in Postgres: reported lives, prices and use, divided without a remainder."""
 
 import asyncio
 import random
@@ -92,7 +92,9 @@ async def test_a_report_sent_again_is_counted_once(api: ApiInstance) -> None:
 
 
 async def test_the_sum_is_hours_times_price_through_deaths_restarts_and_new_prices(api: ApiInstance) -> None:
-    """Also where pods have the name of former ones, a state is repeated, and the clock was set back for a while."""
+    """It holds also if pods have the names of former ones, a state is repeated, or the clock was set back for a
+    while.
+    """
     api.clock.stop()
     draw, paid, alive = random.Random(7), Decimal(0), dict[str, tuple[str, float]]()
     for number in range(1, 8):
@@ -224,7 +226,7 @@ async def test_a_currency_goes_with_the_last_budget_and_cannot_be_set_without_on
 
 
 def month_of_use(database_url: str, now: datetime, keys: int, hours: int) -> None:
-    """So many keys that used every one of these hours."""
+    """Write a month of use by this many keys, each of which was used every hour."""
     with psycopg.connect(plain(database_url), autocommit=True) as connection:
         connection.execute("UPDATE instance_prices SET since = since - interval '40 days'")
         connection.execute(
@@ -242,7 +244,7 @@ def month_of_use(database_url: str, now: datetime, keys: int, hours: int) -> Non
 
 
 async def test_a_month_of_many_keys_is_summed_beside_the_loop_which_serves_others_meanwhile(api: ApiInstance, database_url: str) -> None:
-    """By calls in one step of the loop: not even one for each row."""
+    """Calls in one step of the loop are counted: there is less than one for each row."""
     api.clock.stop()
     last = (api.clock().replace(day=1, hour=12, minute=0) + timedelta(days=27)).replace(day=27)
     api.clock.skip((last - api.clock()).total_seconds())

@@ -1,4 +1,4 @@
-"""Processes killed at bad moments: what was acknowledged is there afterwards, once."""
+"""Processes are killed at bad moments: every acknowledged record is there afterwards, once."""
 
 import asyncio
 import json

@@ -1,8 +1,8 @@
-"""Postgres killed, frozen, or replaced by its standby, under an API that is not restarted: one suite for every fault.
+"""Postgres is killed, frozen or replaced by its standby, under an API that is not restarted.
 
-A frozen Postgres is silent instead of away: all its processes stopped, with their connections open. That nobody waits
-for it two seconds is shown in virtual time, by tests/unit/fairlead_api/infra/test_pulse.py. A fenced primary still
-answers, but takes no writes: what is connected to it must leave it.
+A frozen Postgres is silent: all its processes are stopped, with their connections open. That no caller waits two
+seconds for it is shown in virtual time, by tests/unit/fairlead_api/infra/test_pulse.py. A fenced primary still answers
+but takes no writes, so its clients must leave it.
 """
 
 import asyncio
@@ -39,25 +39,25 @@ REPLACED = ("primary-killed", "primary-fenced")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """A database that a test takes away and gives back."""
+    """A database that a test takes away and restores."""
 
     url: str
     strike: Callable[[], None]
     mend: Callable[[], None]
     server: PostgresProcess
-    """The one that serves after the fault."""
+    """The server that serves after the fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """A primary, whose commits wait for the standby."""
+    """A primary whose commits wait for the standby."""
 
     primary: PostgresProcess
     standby: PostgresProcess
 
     @property
     def url(self) -> str:
-        """Leads to whichever takes writes."""
+        """Return a URL that leads to the server that takes writes."""
         hosts = f"{self.primary.folder},{self.standby.folder}"
         return f"postgresql+psycopg://{USER}@/postgres?host={hosts}&target_session_attrs=read-write"
 
@@ -96,7 +96,7 @@ def servers(migrated_cluster: Path) -> Iterator[Servers]:
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
-    """By the fault that it will have: one of AWAY or of REPLACED."""
+    """Yield a database for the fault of the test's parameter, which is one of AWAY or of REPLACED."""
     if request.param in AWAY:
         server: PostgresProcess = request.getfixturevalue("own_postgres")
         strike, mend = (server.kill, server.start) if request.param == "killed" else (server.freeze, server.thaw)
@@ -119,7 +119,7 @@ async def client_of(api: ApiInstance, secret: str) -> AsyncIterator[httpx.AsyncC
 
 @asynccontextmanager
 async def following(api: ApiInstance) -> AsyncIterator[set[str]]:
-    """The sessions whose bindings a router's stream brings; it must not end within the block."""
+    """Yield the sessions whose bindings a router's stream brings; it must not end within the block."""
     seen: set[str] = set()
     synced = asyncio.Event()
 
@@ -183,7 +183,7 @@ class Asking:
 
 @asynccontextmanager
 async def asking(api: ApiInstance) -> AsyncIterator[Asking]:
-    """Routers report and people read while the block runs, and until what they began with is taken."""
+    """Let routers report and people read while the block runs, and until their first reports are taken."""
     asked, ending = Asking(), asyncio.Event()
     async with client_of(api, SECRETS["viewer"]) as http, asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
         for number in range(4):

@@ -1,4 +1,4 @@
-"""How many of a pool's newest decisions had each reason."""
+"""The number of a pool's newest decisions for each reason."""
 
 import psycopg
 import pytest

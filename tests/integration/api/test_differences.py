@@ -1,5 +1,6 @@
-"""What differs in a region of a heatmap, asked of the API on Postgres: all that is recorded of requests is compared, in
-the region and outside of it, and nothing else.
+"""Differences of a heatmap's region, from the API on Postgres.
+
+All recorded values of requests, and no others, are compared in the region and outside of it.
 """
 
 from typing import Any
@@ -15,12 +16,12 @@ from fairlead_testing.running.api import CHAT, ApiInstance, a_report, a_state, a
 
 MINUTE = 60.0
 AGO = 20 * MINUTE
-"""The region begins so long ago and lasts five minutes."""
+"""The time since the region's beginning; it lasts five minutes."""
 REGION = {"start": "now-20m", "end": "now-15m"}
 
 
 def a_request(name: str, at: float, instance: str, miss: int, **changes: Any) -> DecisionRecord:
-    """A decision of which a fifth is recorded; the instance's candidate is one of its two ranks."""
+    """Return a decision of which a fifth is recorded; the instance's candidate is one of its two ranks."""
     score = CandidateScore(
         instance=f"{instance}#1", hit_tokens=0, miss_tokens=miss, pending_tokens=0, predicted_ttft_seconds=0.1, total=None
     )
@@ -34,8 +35,10 @@ def a_request(name: str, at: float, instance: str, miss: int, **changes: Any) ->
 
 
 async def recorded(api: ApiInstance) -> None:
-    """A region of 60 long uncached prompts of one session at `a`; 240 short cached ones of others at `b`, before and
-    after; and requests that belong to neither.
+    """Store 60 long uncached prompts of one session at `a` as the region, and 240 short cached prompts of others at
+    `b`.
+
+    The latter are before and after it. Requests that belong to neither are stored, too.
     """
     nodes = {"a": "gpu-1", "b": "gpu-2"}
     await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(name, node=node) for name, node in nodes.items())))

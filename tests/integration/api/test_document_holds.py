@@ -1,4 +1,4 @@
-"""The OpenAPI document holds: whatever Schemathesis makes of it is answered as it says, to every role and to nobody.
+"""The OpenAPI document is true: every case that Schemathesis makes of it is answered as documented, for every role.
 
 `make test-api-fuzz` sends many more cases, at random.
 """
@@ -26,7 +26,7 @@ from fairlead_testing.running.postgres import fresh_database
 ROOT = Path(__file__).resolve().parents[3]
 FEW = 2
 EXAMPLES = int(os.environ.get("FAIRLEAD_FUZZ_EXAMPLES", FEW))
-"""Cases for each endpoint and way of making them; each is sent as every role."""
+"""Cases for each endpoint and way of generating them; each is sent as every role."""
 
 DOCUMENT: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text())
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
@@ -41,7 +41,7 @@ HOLDS = [
 
 
 def operations() -> list[tuple[str, str]]:
-    """Paths and methods; what may take away what others read comes last."""
+    """Return paths and methods; those that may delete what others read come last."""
     found = [(path, method) for path, item in DOCUMENT["paths"].items() for method in item]
     return sorted(found, key=lambda one: (one[1] == "delete", one[0].startswith("/internal"), one[1] != "get"))
 
@@ -89,6 +89,6 @@ def _check_problem(answer: httpx.Response) -> None:
 
 
 def _is_missing_here(answer: httpx.Response) -> bool:
-    """Simulations need the simulator's processes, and metrics of an instance its engine. This API has neither."""
+    """Return whether the path needs the simulator's processes or an instance's engine, which this API does not have."""
     of_engine = answer.request.url.path.endswith("/metrics") and "the engine does not answer" in answer.text
     return answer.status_code == 503 and (of_engine or answer.json()["type"] == "simulations-disabled")

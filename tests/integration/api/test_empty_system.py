@@ -1,5 +1,5 @@
-"""The pages of a system that is empty: no pool, no instance, no session. Each says what to do next, and no number is
-made of nothing.
+"""The pages of an empty system, without pool, instance or session: each gives the next step, and no number is
+invented.
 """
 
 import re

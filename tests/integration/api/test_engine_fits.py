@@ -23,7 +23,7 @@ async def api(database_url: str) -> AsyncIterator[ApiInstance]:
 
 
 def recorded() -> list[RecordedRequest]:
-    """Requests as routers record them, each sent a second after it came."""
+    """Return requests as routers record them, each sent a second after its arrival."""
     records = served_records(count=120)
     begin = datetime.now(UTC).timestamp() - records[-1].at - 30
     return [

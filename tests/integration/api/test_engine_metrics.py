@@ -1,4 +1,4 @@
-"""An engine's own metrics through the API: read at its address, bounded, and by the rights of who asks."""
+"""An engine's own metrics through the API: read at its address, bounded, and by the caller's rights."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ MOVED = b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/elsewhere\r\nconten
 
 @asynccontextmanager
 async def engine(answer: Callable[[str], bytes]) -> AsyncIterator[tuple[str, list[str]]]:
-    """A server that answers each path with these bytes: its address, and the paths that it was asked for."""
+    """Yield the address of a server that answers each path with these bytes, and the paths requested from it."""
     asked: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

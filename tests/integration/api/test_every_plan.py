@@ -1,4 +1,6 @@
-"""Every kind of plan: planned, applied and undone, the object is as before; and who may not do it changes nothing."""
+"""Every kind of plan is planned, applied and undone, which restores the object; callers without the right change
+nothing.
+"""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -46,7 +48,7 @@ REQUESTS: dict[PlanKind, PlanRequest] = {
     PlanKind.SPEC: PlanRequest(kind=PlanKind.SPEC, fields={"model": "m", "replicas": 6, "slo": {"ttft": "3s"}}),
 }
 ELSEWHERE = {PlanKind.ENGINES, PlanKind.CREATE}
-"""Of pools of `fairlead serve` alone (tests/unit/fairlead_serve has it), and of no pool yet (below)."""
+"""Plans only for pools of `fairlead serve` (tested in tests/unit/fairlead_serve) or for no pool yet (below)."""
 SENT = ApplyRequest(confirm="chat", reason="tried")
 
 
@@ -71,7 +73,7 @@ async def api(database_url: str, cluster: FakeClusterGateway) -> AsyncIterator[A
 
 
 async def present(api: ApiInstance, cluster: FakeClusterGateway) -> dict[str, Any]:
-    """What plans change, without the marks they leave."""
+    """Return the fields that plans change, without the marks that plans leave."""
     marks = {"fairlead.dev/plan", "fairlead.dev/changed-by", "fairlead.dev/change-reason"}
     objects = {
         str(target): (found.spec, {name: value for name, value in found.annotations.items() if name not in marks}, found.labels)

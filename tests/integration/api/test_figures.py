@@ -1,5 +1,6 @@
-"""The figures of a range on Postgres: of random recorded rows they agree with each other and with every chart of the
-range; while the roll-ups lag they are not known, and nothing gets better by it.
+"""The figures of a range on Postgres: for random recorded rows they agree with each other and with every chart.
+
+While the roll-ups lag they are unknown, and no figure improves by that.
 """
 
 import random
@@ -35,7 +36,7 @@ TABLE = replace(table(1, slo=SloFacts(ttft_seconds=2.0, tpot_seconds=0.1)), slo_
 
 
 def recorded(draw: random.Random, now: datetime) -> tuple[list[SloSample], int]:
-    """What routers count of some hundreds of requests in the last hours, and how many those are."""
+    """Store routers' counts of some hundreds of requests in the last hours; return the number of requests."""
     seconds, ended = SloSeconds(CHAT, 100_000), draw.randint(1, 400)
     for _ in range(ended):
         at = now.timestamp() - draw.choice((60, 900, 3600, 18_000)) * draw.random() - 25
@@ -52,7 +53,7 @@ def recorded(draw: random.Random, now: datetime) -> tuple[list[SloSample], int]:
 
 
 def total(found: Series, metric: str) -> float:
-    """A chart's bars added up: rates over the part of each step that is over."""
+    """Return the sum of a chart's bars: rates times the part of each step that is over."""
     (line,) = [one for one in found.lines if one.metric == metric]
     amounts = 0.0
     for index, value in enumerate(line.values):
@@ -63,7 +64,7 @@ def total(found: Series, metric: str) -> float:
 
 
 def check(figures: RangeFigures, samples: Sequence[SloSample]) -> None:
-    """What must hold whatever was recorded."""
+    """Check the laws that hold for any recorded rows."""
     assert figures.in_time <= min(figures.ttft_in_time, figures.judged)
     assert figures.ttft_in_time <= figures.judged <= figures.asked
     assert figures.tpot_in_time <= figures.tpot_judged <= figures.judged

@@ -1,4 +1,4 @@
-"""Forecasts from recorded roll-ups in Postgres: what is proposed, how it is applied, and what departs from it."""
+"""Forecasts from recorded roll-ups in Postgres: proposals, their application, and departures from them."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -47,7 +47,7 @@ async def api(database_url: str, cluster: FakeClusterGateway) -> AsyncIterator[A
 
 
 async def recorded(api: ApiInstance, url: str, days: int, spec: dict[str, Any] = SPEC_OF_FORECASTS, *more: str) -> None:
-    """A pool of whose traffic so many days were recorded: ten times as much from eight to six as at night."""
+    """Store this many days of a pool's traffic: ten times as much from eight to six as at night."""
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), spec=spec))
     async with await psycopg.AsyncConnection.connect(plain(url), autocommit=True) as connection:
         for statement in (WEEKS, *more):

@@ -1,6 +1,4 @@
-"""Ids of another namespace's plans, moves, decisions, simulations and sessions: whoever has them learns and changes
-nothing by them.
-"""
+"""Ids of another namespace's plans, moves, decisions, simulations and sessions give no access to them."""
 
 import itertools
 from dataclasses import replace
@@ -24,14 +22,14 @@ from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 MINE, THEIRS = PoolKey(namespace="team-a", name="chat"), PoolKey(namespace="secret-ns", name="hidden")
 SECRET, HIDDEN = "their-session", "their-request"
-"""The name of a session, which somebody may have heard, and one that is in their records only."""
+"""The name of a session that a stranger may have heard, and a name that only the records have."""
 METHODS = ("get", "post", "put", "patch", "delete")
 BODIES: tuple[dict[str, Any], ...] = ({}, {"reason": "mine"}, {"session": SECRET}, {"kind": "scale", "replicas": 9})
-"""Sent to each write: what is asked for must not matter before who asks."""
+"""The body of each write; the caller's rights are checked before it."""
 
 
 async def filled(api: ApiInstance, database_url: str) -> dict[str, str]:
-    """A pool of theirs with one of everything that has an id; by the parameter that takes it."""
+    """Return the ids of one object of each kind in a pool of the other namespace, by path parameter."""
     for pool in (MINE, THEIRS):
         await api.pool_operator.put_pool_state(pool, a_state(an_instance("a"), an_instance("b"), uid=f"uid-{pool.name}"))
     at = api.clock().timestamp()
@@ -76,7 +74,7 @@ async def filled(api: ApiInstance, database_url: str) -> dict[str, str]:
 
 
 def addressed(path: str, pool: PoolKey, ids: dict[str, str]) -> str:
-    """The path with the ids of theirs, below a pool."""
+    """Return the path with the ids of the other namespace, below a pool."""
     known = {"namespace": pool.namespace, "name": pool.name, "pool": pool.name} | ids
     if path.startswith("/v1/schedules/"):
         known["name"] = "nightly"

@@ -1,4 +1,4 @@
-"""Gateway keys in the control API: made, listed, revoked, audited and told to routers; the secret is kept nowhere."""
+"""Gateway keys in the control API: made, listed, revoked, audited and sent to routers; the secret is stored nowhere."""
 
 import asyncio
 import logging

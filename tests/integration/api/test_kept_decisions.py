@@ -1,4 +1,4 @@
-"""Decisions that are kept or not, and sessions all of whose decisions are, on a real database."""
+"""Decisions that are kept or not, and sessions with all decisions kept, on a real database."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""The last release's control API on the database of today, as while a release is rolled out or after it was taken back.
+"""The last release's control API on today's database, as during a rollout or after a rollback.
 
-Its own tests run against a server whose template has today's shape, under the name by which they look for theirs.
+Its own tests run against a server whose template has today's schema, under the name that they expect.
 """
 
 import os
@@ -32,12 +32,12 @@ TESTS = (
     "test_loads.py::test_decisions_and_rejections_are_found_again_with_everything_in_them",
     "test_gateway_keys.py::test_a_key_is_shown_once_listed_and_revoked",
 )
-"""They write and read sessions with their history, samples and their rollups, plans, identities and the audit log."""
+"""Tests that write and read sessions with their history, samples and rollups, plans, identities and the audit log."""
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The release's code."""
+    """Return the folder with the release's code."""
     if RELEASE is None:
         pytest.skip("nothing is released yet")
     found = subprocess.run(["git", "archive", RELEASE], cwd=ROOT, capture_output=True, check=False)
@@ -51,7 +51,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(postgres_url: str) -> Iterator[str]:
-    """The server, where the release's tests find today's shape under their own template's name."""
+    """Yield the server, where the release's tests find today's schema under their own template's name."""
     revision = _recorded_revision()
     with psycopg.connect(plain(postgres_url), autocommit=True) as connection:
         theirs, ours = sql.Identifier(template_name(revision)), sql.Identifier(template_name(heads()))

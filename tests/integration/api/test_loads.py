@@ -1,5 +1,6 @@
-"""Load samples to heatmaps: rollups, late and repeated reports, partitions and retention, checked
-against plain arithmetic.
+"""Load samples become heatmaps: rollups, late and repeated reports, partitions and retention.
+
+They are compared with plain arithmetic.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ SELECT id, %s, %s, %s, %s, 's', 'q', 'drain', 'router-0', 'completed', 0, 0, now
 
 
 def samples(seed: int, start: int, seconds: int) -> dict[str, list[LoadSample]]:
-    """Two routers' samples of three instances, with holes."""
+    """Return two routers' samples of three instances, with gaps."""
     draw = random.Random(seed)
     found: dict[str, list[LoadSample]] = {"router-0": [], "router-1": []}
     for router, second, instance in ((r, s, i) for r in found for s in range(start, start + seconds) for i in "abc"):
@@ -66,7 +67,7 @@ def samples(seed: int, start: int, seconds: int) -> dict[str, list[LoadSample]]:
 
 
 def per_second(all_samples: list[LoadSample], metric: str) -> dict[tuple[str, int], float]:
-    """The reference: one value per instance and second over all routers."""
+    """Return the reference: one value per instance and second over all routers."""
     groups: dict[tuple[str, int], list[LoadSample]] = defaultdict(list)
     for sample in all_samples:
         groups[sample.instance, sample.second].append(sample)
@@ -340,7 +341,9 @@ async def test_what_is_old_is_read_from_what_is_kept_of_it(api: ApiInstance) -> 
 
 
 async def test_a_rollup_waits_for_samples_of_its_bucket_that_are_being_stored(api: ApiInstance, database_url: str) -> None:
-    """Else it would take the bucket off the queue without them, and nothing would put it there again."""
+    """Otherwise it would take the bucket off the queue without the samples, and the bucket would not be queued
+    again.
+    """
     second = int(datetime.now(UTC).timestamp()) - 60
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     await api.router.post_report(a_report("r1", loads=(a_load("a", second),)))

@@ -1,4 +1,4 @@
-"""Prices from OpenCost over HTTP and in Postgres: a pool without a price costs what OpenCost says of its pods."""
+"""Prices from OpenCost over HTTP and in Postgres: a pool without a price has OpenCost's cost of its pods."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -42,7 +42,7 @@ def prices(database: Database, tool: OpenCostStandIn) -> MeasuredPrices:
 
 @pytest.fixture
 async def start(api: ApiInstance) -> datetime:
-    """A whole hour from which on two instances live; the clock stands there."""
+    """Return a whole hour from which two instances live; the clock stands there."""
     api.clock.stop()
     hour = api.clock().replace(minute=0, second=0, microsecond=0)
     api.clock.skip((hour - api.clock()).total_seconds())

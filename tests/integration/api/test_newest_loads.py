@@ -1,4 +1,4 @@
-"""What an instance has to do now: of each router the newest that it told, added up."""
+"""The present work of an instance: the sum of the newest load of each router."""
 
 import random
 from collections import defaultdict

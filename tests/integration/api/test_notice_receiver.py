@@ -1,4 +1,4 @@
-"""The example of a receiver, with notices as Fairlead sends them."""
+"""The example of a receiver of notices, with notices as Fairlead sends them."""
 
 import asyncio
 import os
@@ -48,6 +48,6 @@ async def test_the_example_takes_a_notice_once_and_refuses_what_is_not_signed(da
 
 
 def again(url: str, notice: str) -> None:
-    """Makes a delivered notice due again, as one is whose outcome was not recorded."""
+    """Make a delivered notice due again, like one whose outcome was not recorded."""
     with psycopg.connect(plain(url)) as connection:
         connection.execute("UPDATE notices SET state = 'waiting', due_at = now() WHERE id = %s", (notice,))

@@ -1,4 +1,4 @@
-"""Notices: written in the transaction of what they report, posted signed, retried, recorded; secrets shown once."""
+"""Notices: written in the transaction of their event, posted signed, retried, recorded; secrets are shown once."""
 
 import json
 import logging

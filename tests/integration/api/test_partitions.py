@@ -1,4 +1,4 @@
-"""Days of a large table come while it is read and written."""
+"""Partitions of days are added to a large table while it is read and written."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ async def test_a_day_is_made_while_others_are_at_the_table_and_is_as_postgres_ma
 
 
 async def test_who_drops_a_day_gives_up_soon_where_somebody_reads_for_long(database_url: str) -> None:
-    """Whoever comes behind it waits as long. Its session's own limits would let it wait longer than the test does."""
+    """Statements behind it wait as long. Its session's own limits would let it wait longer than the test runs."""
     database = Database(
         replace(UPKEEP, lock_seconds=9 * PATIENCE_SECONDS, statement_seconds=9 * PATIENCE_SECONDS), Pulse(database_url, 1.0)
     )

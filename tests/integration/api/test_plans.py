@@ -1,4 +1,4 @@
-"""Plan, apply, undo against a real database and a Kubernetes API of the test's own."""
+"""Plan, apply and undo with a real database and a Kubernetes API of the test's own."""
 
 import asyncio
 from collections.abc import AsyncIterator

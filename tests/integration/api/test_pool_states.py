@@ -163,7 +163,7 @@ async def test_what_an_instance_can_do_is_measured_first_and_remembered_when_no_
 
 
 async def known_to_routers(api: ApiInstance) -> tuple[float | None, Source, int] | None:
-    """The speed that a router is sent with the pool's table, its source and its samples."""
+    """Return the speed that a router receives with the pool's table, its source and its samples."""
     async with aclosing(api.router.stream("router-9")) as lines:
         async for line in lines:
             if isinstance(line, TableLine):
@@ -325,7 +325,9 @@ async def test_a_router_is_live_for_as_long_after_its_report_as_is_set(database_
 
 @pytest.mark.parametrize("serving", [False, True], ids=["every instance's state changes", "nothing changes"])
 async def test_a_state_takes_as_many_statements_for_sixty_instances_as_for_two(api: ApiInstance, *, serving: bool) -> None:
-    """The operator waits 3 s for the answer; a statement for each instance would be 60 waits for a busy database."""
+    """The operator waits 3 s for the answer; with a statement for each instance, a busy database would be awaited 60
+    times.
+    """
     sent: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
@@ -431,7 +433,7 @@ async def test_states_of_many_pools_at_once_keep_the_audit_chain(api: ApiInstanc
 
 @pytest.mark.parametrize("back", [InstanceState.WARMING, InstanceState.SERVING])
 async def test_an_engine_that_ended_and_serves_again_between_two_states_was_lost(api: ApiInstance, back: InstanceState) -> None:
-    """The loss of seconds that no state showed, as the API did not answer then, is an event, a mark and a notice."""
+    """A loss of seconds that no state showed, as the API did not answer then, is an event, a mark and a notice."""
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
     again = replace(an_instance("a", back), restarts=1)
     for version in (2, 3):

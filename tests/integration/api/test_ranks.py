@@ -1,4 +1,4 @@
-"""Data-parallel ranks in the control API: sessions, moves and loads are of a rank, and an instance is their sum."""
+"""Data-parallel ranks in the control API: sessions, moves and loads belong to a rank, and an instance is their sum."""
 
 from dataclasses import replace
 

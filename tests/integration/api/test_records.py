@@ -1,4 +1,6 @@
-"""The record is true: on a real database, whatever routers send, when they send it, and whatever their clocks say."""
+"""The record is true: on a real database, whatever routers send, whenever they send it, and whatever their clocks
+show.
+"""
 
 import asyncio
 import random
@@ -160,7 +162,7 @@ async def test_each_merged_report_is_told_of_its_own_lost_changes_and_again_when
 
 
 class RacingRouter:
-    """A router's bindings over the real API, which it hears late."""
+    """A router that sends bindings over the real API and hears its answers late."""
 
     def __init__(self, name: str, api: ApiInstance) -> None:
         self.name = name
@@ -272,7 +274,7 @@ def a_rejection(second: int, reason: RejectionReason) -> RejectionRecord:
 
 
 def bad_rows() -> Iterator[tuple[str, dict[str, Any], str]]:
-    """A row each that cannot be stored, and the reason it is counted by."""
+    """Yield one row for each reason by which rows are counted as not storable."""
     second = 1
     load = msgspec.to_builtins(a_load("a", second))
     binding = msgspec.to_builtins(a_binding("bad", "a"))
@@ -432,7 +434,7 @@ async def test_a_session_that_is_busy_while_sessions_are_exported_is_told_once_a
     read = PostgresSessions.sessions
 
     async def read_while_all_are_busy(self: PostgresSessions, wanted: SessionFilter, span: Span) -> Page[SessionSummary]:
-        """After each page the session that was idle for longest is the newest."""
+        """Return a page; afterwards the session that was idle for longest becomes the newest."""
         found = await read(self, wanted, span)
         with psycopg.connect(plain(database_url), autocommit=True) as connection:
             oldest = "SELECT session FROM sessions ORDER BY last_seen_at LIMIT 1"

@@ -1,4 +1,4 @@
-"""What is older than its setting goes; what something still refers to stays."""
+"""Rows older than their setting are deleted, except rows to which others still refer."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -43,8 +43,10 @@ OTHERWISE = {
     "kept_sessions",
     "task_turns",
 }
-"""Dropped by the day, taken up by the rollups, deleted with the row they belong to; one a pool, and at most twenty a
-pool, of which those that are over go when the next is kept."""
+"""Tables without a setting of their own: dropped by the day, taken by the rollups, or deleted with their parent row.
+
+Others have one row a pool, or at most twenty a pool, of which old ones are deleted when the next is kept.
+"""
 
 
 def rows(url: str, query: str) -> list[Any]:
@@ -129,7 +131,7 @@ async def test_no_history_contradicts_itself_while_it_is_deleted(database_url: s
 
 
 async def test_a_long_history_is_deleted_by_looking_at_each_of_its_rows_once(api: ApiInstance, database_url: str) -> None:
-    """Whether a row may go was found by reading all earlier rows of its session: minutes for a session of 60,000."""
+    """Reading all earlier rows of a session for each row took minutes for a session of 60,000."""
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     age(
         database_url,
@@ -147,7 +149,7 @@ async def test_a_long_history_is_deleted_by_looking_at_each_of_its_rows_once(api
 
 
 def read_of(plan: dict[str, Any], table: str) -> float:
-    """The rows of a table that a plan read, each time that it read them."""
+    """Return the number of rows of a table that a plan read, counting repeated reads."""
     own = plan["Actual Rows"] * plan["Actual Loops"] if plan.get("Relation Name") == table and plan["Node Type"] != "ModifyTable" else 0
     return float(own) + sum(read_of(one, table) for one in plan.get("Plans", ()))
 

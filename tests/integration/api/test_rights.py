@@ -1,5 +1,6 @@
-"""Rights by namespace: what somebody with a role in one namespace may do, and that they learn nothing of others; the
-sessions, limits and modes of logging in.
+"""Rights by namespace: a person with a role in one namespace does not learn of others.
+
+Sessions, limits and modes of logging in are tested too.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ PEOPLE = ("viewer", "operator", "admin")
 
 
 async def two_pools(api: ApiInstance) -> None:
-    """A pool in each of two namespaces, with sessions, events and audit entries."""
+    """Create a pool in each of two namespaces, with sessions, events and audit entries."""
     for number, pool in enumerate((MINE, THEIRS)):
         await api.pool_operator.put_pool_state(pool, a_state(an_instance(f"i-{pool.name}"), uid=f"uid-{pool.name}"))
         binding = replace(a_binding(f"s-{pool.name}", f"i-{pool.name}"), pool=pool)
@@ -41,7 +42,7 @@ async def two_pools(api: ApiInstance) -> None:
 
 
 async def in_namespace(api: ApiInstance, role: str, namespace: str = MINE.namespace) -> ControlApi:
-    """A client whose token has a role in one namespace only."""
+    """Return a client whose token has a role in one namespace only."""
     made = await api.admin.create_token(
         TokenRequest(name=f"{role} of {namespace}", role=AccessRole.NONE, namespaces={namespace: AccessRole(role)})
     )
@@ -228,7 +229,7 @@ async def test_web_sessions_are_listed_and_end_when_they_are_revoked(api: ApiIns
 
 
 async def test_who_is_let_in_under_anothers_name_sees_and_ends_nothing_of_theirs(api: ApiInstance) -> None:
-    """Admins of one namespace name whom they let in, and their tokens, as they like."""
+    """Admins of one namespace choose the names of people whom they admit, and of their tokens."""
 
     async def let_in(maker: ControlApi, role: AccessRole, namespaces: dict[str, AccessRole]) -> ControlApi:
         link = await maker.create_login_link(LoginLinkRequest(role=role, subject="ada", namespaces=namespaces))
@@ -313,7 +314,7 @@ async def test_where_everybody_is_let_in_pages_of_other_sites_are_not(database_u
 
 
 def local(api: ApiInstance) -> ControlApi:
-    """A client at loopback, as where everybody is let in."""
+    """Return a client at loopback, where all callers are admitted."""
     return ControlApi("http://127.0.0.1:8080", None, StreamingAsgiTransport(api.app))
 
 

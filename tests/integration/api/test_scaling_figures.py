@@ -1,4 +1,4 @@
-"""The figures by which others scale a pool, from the reports of operator and routers."""
+"""The figures by which other autoscalers scale a pool, from the reports of operator and routers."""
 
 from typing import Any
 

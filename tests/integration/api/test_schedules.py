@@ -1,4 +1,4 @@
-"""Schedules over HTTP and in Postgres: lists, bounds at an instant, and what became of each start."""
+"""Schedules over HTTP and in Postgres: lists, bounds at an instant, and the outcome of each start."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,7 +25,7 @@ def schedule(name: str, cron: str, **fields: Any) -> dict[str, Any]:
 
 
 def state(number: int, instant: datetime, *schedules: dict[str, Any], uid: str = "u1") -> PoolState:
-    """What an operator sends at an instant, when these are the pool's schedules."""
+    """Return the operator's state at an instant for a pool with these schedules."""
     document = {**SPEC, "scaling": {"schedules": list(schedules)}}
     spec = parse_spec(document)
     found = in_force(spec.scaling.schedules, instant)

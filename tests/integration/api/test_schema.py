@@ -1,4 +1,4 @@
-"""The database's shape, and the API's document, are what the code says."""
+"""The database's schema and the API's document agree with the code."""
 
 import os
 import shutil
@@ -72,7 +72,7 @@ MADE_UP = {
 
 @pytest.fixture
 def later_migrations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Lets this version have two more migrations from the call on, made up, each the work of one of a later release."""
+    """Return a function that gives this version two more, invented migrations, as later releases would."""
 
     def add() -> None:
         before, folder = heads(), tmp_path / "migrations"
@@ -124,7 +124,7 @@ def test_every_migration_can_be_stopped_at_its_end_and_run_again(postgres_url: s
 
 
 def revisions() -> list[str]:
-    """Every migration that this version has, the first one first."""
+    """Return every migration of this version, the first one first."""
     return [script.revision for script in reversed(list(ScriptDirectory.from_config(upgrading._config()).walk_revisions()))]
 
 

@@ -1,5 +1,6 @@
-"""Numbers over time on Postgres: rollups of pools against plain arithmetic, gaps, what was in force, what happened,
-and what a day of 500 instances costs.
+"""Numbers over time on Postgres: rollups of pools against plain arithmetic, gaps, settings in force and events.
+
+The cost of a day of 500 instances is bounded.
 """
 
 import json
@@ -225,6 +226,6 @@ async def test_a_day_of_500_instances_is_read_from_few_rows(api: ApiInstance, da
 
 
 def read_rows(node: dict[str, Any]) -> float:
-    """Rows of tables that a plan looked at, most of any node."""
+    """Return the most rows that a node of the plan read."""
     own = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] if "Relation Name" in node else 0
     return max([own, *(read_rows(inner) for inner in node.get("Plans", []))])

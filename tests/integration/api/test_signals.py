@@ -1,4 +1,4 @@
-"""Signals that the operator is answered, from reports in Postgres."""
+"""Signals that the API gives the operator, from reports in Postgres."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ def scaled_state() -> PoolState:
 
 @pytest.fixture
 async def api(api: ApiInstance) -> ApiInstance:
-    """Its clock stands still: what is reported stays in the last half minute."""
+    """Return an API whose clock stands still, so that reports stay within the last half minute."""
     api.clock.stop()
     return api
 

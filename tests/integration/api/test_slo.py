@@ -1,4 +1,4 @@
-"""Objectives over HTTP and in Postgres: versions, what was kept of each by class, error budgets, and other targets."""
+"""Objectives over HTTP and in Postgres: versions, requests within each by class, error budgets, and other targets."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ CLASSES = [{"name": "high", "priority": 10}, {"name": "low", "priority": -10, "s
 
 
 def a_sample(at: datetime, priority_class: str, version: int | None, **changes: Any) -> SloSample:
-    """Of ten requests, two had a TTFT of 6 s; the others 1 s."""
+    """Return a sample of ten requests, two with a TTFT of 6 s and the others with 1 s."""
     cells = {cell_of(1.0, 0.05): 8, cell_of(6.0, 0.05): 2}
     values: dict[str, Any] = {
         "judged": 10,

@@ -1,6 +1,6 @@
-"""A process that is suspended where it hurts most: in a transaction, or while it holds a job's lock.
+"""A process is suspended in a transaction, or while it holds a job's lock.
 
-It keeps its connection, and the kernel answers for it, so only Postgres can take its locks away.
+Its connection stays open and its kernel still answers, so only Postgres can release its locks.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ IDLE_SECONDS = 2.0
 
 @asynccontextmanager
 async def database(url: str, idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[Database]:
-    """As another process has it, but sooner given up by Postgres."""
+    """Yield the database as another process uses it, but with connections that Postgres ends sooner."""
     found = Database(replace(UPKEEP, idle_seconds=idle_seconds), Pulse(url, 100.0))
     try:
         yield found
@@ -36,7 +36,7 @@ async def database(url: str, idle_seconds: float = IDLE_SECONDS) -> AsyncIterato
 
 
 def job() -> tuple[Callable[[], Awaitable[None]], asyncio.Event, asyncio.Event]:
-    """Work that ends when the second event is set; the first tells that it has begun."""
+    """Return work and two events: the work sets the first when it begins and ends when the second is set."""
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
@@ -47,7 +47,7 @@ def job() -> tuple[Callable[[], Awaitable[None]], asyncio.Event, asyncio.Event]:
 
 
 async def until_run(upkeep: PostgresUpkeep) -> None:
-    """Returns once the job's lock could be had."""
+    """Wait until the job's lock could be taken."""
 
     async def nothing() -> None: ...
 

@@ -1,4 +1,4 @@
-"""Finished tasks on a real database: each counts once, in the hour in which it was over, however late turns come."""
+"""Finished tasks on a real database: each counts once, in the hour in which it ended, however late its turns arrive."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ def run(url: str, statement: str, *values: Any, **named: Any) -> list[Any]:
 
 
 def an_hour(api: ApiInstance, database_url: str, hours: int = 14) -> float:
-    """A whole hour long past, since which the first version of the objectives is in force."""
+    """Return a whole hour long past, since which the first version of the objectives is in force."""
     hour = api.clock().replace(minute=0, second=0, microsecond=0) - timedelta(hours=hours)
     run(database_url, "UPDATE slo_configs SET active_from = %s WHERE version = 1", hour - timedelta(hours=1))
     return hour.timestamp()
@@ -96,7 +96,7 @@ def root(session: str, turns: list[Turn]) -> str:
 
 
 def by_the_rule(begun: float, turns: list[Turn]) -> Counter[tuple[float, str, str]]:
-    """By hour, class and figure: what all these turns add up to when every task is over."""
+    """Return the sums of all these turns by hour, class and figure, when every task is over."""
     expected: Counter[tuple[float, str, str]] = Counter()
     for name in {turn.task or root(turn.session, turns) for turn in turns}:
         own = [turn for turn in turns if (turn.task or root(turn.session, turns)) == name]

@@ -1,4 +1,4 @@
-"""Targets of whole tasks on a real database: every task is judged by the version and class that it falls under."""
+"""Targets of whole tasks on a real database: every task is judged by its version and class."""
 
 import time
 from collections import Counter
@@ -34,7 +34,7 @@ async def with_targets(api: ApiInstance, *targets: dict[str, Any], version: int 
 
 
 def since(database_url: str, **begun: float) -> None:
-    """Version 1, 2, … of the objectives (v1=, v2=) have been in force since these Unix times."""
+    """Put versions 1, 2, … of the objectives (v1=, v2=) in force since these Unix times."""
     with psycopg.connect(plain(database_url)) as connection:
         for name, at in begun.items():
             connection.execute(
@@ -119,7 +119,7 @@ async def test_shares_are_by_version_and_class_and_the_operator_is_told_those_of
 
 
 async def _judged(database_url: str, now: float, most: int) -> JudgedTasks:
-    """What was over in the day before `now`, among the `most` newest."""
+    """Return the verdicts of the day before `now`, among the `most` newest sessions."""
     with psycopg.connect(plain(database_url)) as connection:
         (pool,) = connection.execute("SELECT id FROM pools").fetchone() or ()
     moment = datetime.fromtimestamp(now, UTC)
@@ -143,7 +143,7 @@ async def test_of_very_many_tasks_the_newest_are_judged_and_the_answer_says_from
 
 
 async def test_open_tasks_take_the_place_of_none_that_are_over(api: ApiInstance, database_url: str) -> None:
-    """In a busy pool the newest sessions are all within `idle` of their last turn."""
+    """In a busy pool, the newest sessions are all within `idle` of their last turn."""
     await with_targets(api, TARGETS[0])
     now = time.time()
     since(database_url, v1=now - 5000)
@@ -193,7 +193,7 @@ def drawn_turns() -> st.SearchStrategy[list[Turn]]:
 async def test_every_share_is_that_of_the_tasks_one_by_one_however_their_turns_arrive(
     api: ApiInstance, database_url: str, turns: list[Turn], parts: int, dice: Any
 ) -> None:
-    """Against the plain rule, on turns whose reports arrive in any order."""
+    """Shares are compared with the plain rule, on turns whose reports arrive in any order."""
     await with_targets(api, *TARGETS)
     begun = time.time() - 5_000
     since(database_url, v1=begun - 100)
@@ -223,7 +223,7 @@ async def test_every_share_is_that_of_the_tasks_one_by_one_however_their_turns_a
 
 
 def by_the_rule(own: list[Turn]) -> tuple[str, str] | None:
-    """Class and verdict of a task with these turns, which is over."""
+    """Return the class and verdict of a finished task with these turns."""
     first, end = min(turn.at for turn in own), max(turn.at + turn.seconds for turn in own)
     priority_class = min(turn.priority_class for turn in own if turn.at == first)
     if priority_class == "batch":

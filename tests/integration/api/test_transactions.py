@@ -1,4 +1,4 @@
-"""A read is not a transaction; what is written or held is in one."""
+"""Reads run outside transactions; writes and locks run in one."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Two API processes on one database: what one began, the other goes on with, and what both do is done once."""
+"""Two API processes on one database: each continues the other's work, and shared work is done once."""
 
 import asyncio
 import os
@@ -42,7 +42,7 @@ class Pair:
             yield api
 
     def person(self, number: int, token: str = SECRETS["admin"]) -> ControlApi:
-        """A client of one of the two alone."""
+        """Return a client of only one of the two."""
         return ControlApi(self.urls[number], token, PatientTransport(), timeout_seconds=PATIENCE_SECONDS)
 
 
@@ -74,7 +74,7 @@ def two_processes(database_url: str) -> Iterator[Pair]:
 
 @pytest.fixture(scope="module")
 def pair(postgres_url: str) -> Iterator[Pair]:
-    """For tests that leave both alive, as the processes take long to start."""
+    """Yield the pair for tests that end neither process, as processes take long to start."""
     with fresh_database(postgres_url) as database_url, two_processes(database_url) as found:
         yield found
 
@@ -93,7 +93,7 @@ def _is_ready(url: str) -> bool:
 
 
 async def _post(api: SystemApi, report: Report, seconds: float) -> bool:
-    """Send it once; whether it was taken."""
+    """Send the report once; return whether it was taken."""
     batches = [encode_batch(batch_of(report))]
     return isinstance(await api.post_reports(batches, RouterState(sent_at=report.sent_at), seconds=seconds), Taken)
 

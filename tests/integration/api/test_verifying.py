@@ -1,4 +1,4 @@
-"""`fairlead verify` finds what does not fit in the public record, and nothing where everything does."""
+"""`fairlead verify` finds contradictions in the public record, and none where all rows agree."""
 
 import asyncio
 import re
@@ -24,8 +24,8 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 async def reported(api: ApiInstance, policy: str) -> None:
-    """What a scheduler of this policy did with a few sessions, the first instance draining on the way, as
-    a router would report it.
+    """Report a scheduler's work with a few sessions under this policy, as a router would; the first instance drains
+    meanwhile.
     """
     pool = replace(table(4, policy=policy), pool=CHAT)
     await api.pool_operator.put_pool_state(CHAT, a_state(*(an_instance(one.id) for one in pool.instances)))

@@ -1,5 +1,6 @@
-"""What-if through the control API on Postgres, with the simulator's real processes: the same numbers for the same
-request, also when a process is killed; nothing hangs; the winner becomes a plan.
+"""What-if through the control API on Postgres, with the simulator's real processes.
+
+Equal requests give equal numbers, even if a process is killed; no request hangs; the best result becomes a plan.
 """
 
 import asyncio
@@ -69,8 +70,9 @@ async def api(database_url: str, cluster: FakeClusterGateway) -> AsyncIterator[A
 
 
 async def record(api: ApiInstance, sessions: int = 15, turns: int = 4) -> None:
-    """Sessions that take turns, two of them every other second, each turn with all that was said before; the last one
-    was refused.
+    """Store sessions that take turns, two of them every other second, each turn with the whole conversation before it.
+
+    The last one was refused.
     """
     begin = datetime.now(UTC).timestamp() - sessions * turns - 5
     rows = [
@@ -106,7 +108,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 def children() -> list[int]:
-    """Processes of the simulator that this one started."""
+    """Return the simulator's processes that this process started."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -236,7 +238,7 @@ async def test_a_plans_effect_is_simulated_after_it_was_made_or_the_reason_is_to
 
 
 async def test_advice_sentence_button_and_plan_come_from_one_simulation_of_what_came(api: ApiInstance, database_url: str) -> None:
-    """Two instances get twice what they compute, and refuse prompts that none computes within the target."""
+    """Two instances get twice the work they can compute, and refuse prompts that neither computes within the target."""
     spec = SPEC | {"earlyRejection": {"mode": "Load"}}
     api.clock.stop()  # what was recorded stays the last five minutes, however long the simulation takes
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("i0"), an_instance("i1"), spec=spec, version=2, generation=2))

@@ -1,4 +1,4 @@
-"""A Kubernetes API for all tests of the chart, and Helm as somebody who may not create what it renders.
+"""A Kubernetes API for all tests of the chart, and Helm as a user without the rights to create the chart's objects.
 
 The API is the sandbox's, or the cluster that the environment names.
 """
@@ -20,13 +20,13 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def client(kubeconfig: Path) -> KubernetesClient:
-    """The administrator's."""
+    """Return the administrator's client."""
     return KubernetesClient.of(str(kubeconfig))
 
 
 @pytest.fixture(scope="module")
 def bare(client: KubernetesClient) -> Iterator[None]:
-    """Each file finds the cluster without our definitions, and leaves those that the files of other tests rely on."""
+    """Let each file find the cluster without Fairlead's definitions, and restore those that other files need."""
     with without_our_definitions(client):
         yield
 

@@ -1,4 +1,4 @@
-"""Each process takes its command and its environment as the chart renders them."""
+"""Each process accepts its command and its environment as the chart renders them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -37,13 +37,13 @@ READERS: dict[str, tuple[Callable[[Mapping[str, str]], Any], type[Any]]] = {
 
 
 def container(release: Release, process: str) -> Document:
-    """The only container of a process's pods."""
+    """Return the only container of a process's pods."""
     (only,) = containers(release, process)
     return only
 
 
 def containers(release: Release, process: str) -> list[Document]:
-    """The containers of a process's pods."""
+    """Return the containers of a process's pods."""
     for document in release.every():
         if document["metadata"]["name"] == f"test-fairlead-{process}" and document["kind"] in {"Deployment", "StatefulSet", "Job"}:
             found: list[Document] = document["spec"]["template"]["spec"]["containers"]
@@ -52,7 +52,7 @@ def containers(release: Release, process: str) -> list[Document]:
 
 
 def environment(found: Document, folder: Path) -> dict[str, str]:
-    """The variables as a kubelet would set them. Paths of volumes are in `folder`."""
+    """Return the variables as a kubelet would set them. Paths of volumes are in `folder`."""
     variables: dict[str, str] = {}
     for one in found["env"]:
         assert one["name"] not in variables, f"{one['name']} is set twice"
@@ -72,7 +72,7 @@ def environment(found: Document, folder: Path) -> dict[str, str]:
 
 
 def settings_of(release: Release, process: str, folder: Path) -> Any:
-    """The process's own reading of what the chart sets; every variable is one that it has."""
+    """Return the process's settings, read from the chart's variables; every variable must be one that it has."""
     keys = folder / "etc/fairlead/gateway-keys/keys"
     keys.parent.mkdir(parents=True, exist_ok=True)
     keys.write_text(f"{SECRET}\n", encoding="utf-8")

@@ -27,14 +27,14 @@ ROUTERS = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets/fairlead-router"
 TOKENS = f"/api/v1/namespaces/{NAMESPACE}/secrets/fairlead-tokens"
 
 Outcome = Callable[[], str]
-"""`Succeeded` or `Failed`: what becomes of the pods of the next Job of migrations."""
+"""The end of the pods of the next Job of migrations: `Succeeded` or `Failed`."""
 
 
 @contextmanager
 def kubelet(client: KubernetesClient, outcome: Outcome) -> Iterator[list[str]]:
-    """Plays the kubelet of the release's pods: they start, but those of a Job of migrations end.
+    """Play the kubelet of the release's pods: they start, but pods of a Job of migrations end.
 
-    Yields the uids of the Jobs whose pods it saw.
+    Yields the uids of the Jobs with such pods.
     """
     ending, outcomes = threading.Event(), dict[str, str]()
     seen: list[str] = []
@@ -76,7 +76,7 @@ def _end(pods: WorkloadNamespace, name: str, phase: str) -> None:
 
 @pytest.fixture
 def helm(bare: None, kubeconfig: Path, client: KubernetesClient) -> Iterator[Helm]:
-    """In a namespace of its own, uninstalled afterwards with what Helm keeps."""
+    """Yield Helm in a namespace of its own, uninstalled afterwards with all objects that Helm keeps."""
     skip_where_kubelets_run(client)
     helm = Helm(kubeconfig, NAMESPACE)
     yield helm
@@ -91,7 +91,7 @@ def helm(bare: None, kubeconfig: Path, client: KubernetesClient) -> Iterator[Hel
 
 @pytest.fixture
 def former_chart(tmp_path: Path) -> Path:
-    """The chart of a version before: its CRD lacks a field, its routers have another command."""
+    """Return the chart of an earlier version: its CRD lacks a field, and its routers have another command."""
     former = tmp_path / "former"
     for path in CHART.rglob("*"):
         if path.is_file():
@@ -158,7 +158,7 @@ def test_uninstalling_leaves_nothing_but_the_definitions(helm: Helm, client: Kub
 
 
 def test_the_bundled_database_opens_to_a_later_release_of_the_same_name(helm: Helm, client: KubernetesClient) -> None:
-    """Its volume stays with the password that it was made with."""
+    """Its volume stays, with the password of the first release."""
     secret = f"/api/v1/namespaces/{NAMESPACE}/secrets/fairlead-postgres"
     helm.install(RELEASE, BUNDLED, create_namespace=True, server_side_apply=True)
     password = client.call("GET", secret)["data"]

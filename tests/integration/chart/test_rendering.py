@@ -1,4 +1,4 @@
-"""What the chart renders, by Helm itself: valid objects that fit each other."""
+"""The chart's objects, rendered by Helm, are valid and fit each other."""
 
 import base64
 import json
@@ -40,14 +40,14 @@ def test_every_object_is_valid_to_the_last_field(release: Release, client: Kuber
 
 
 def pod_templates(release: Release) -> Iterator[tuple[Document, Document]]:
-    """Each workload with its pod's template."""
+    """Yield each workload with its pod template."""
     for document in release.every():
         if document["kind"] in {"Deployment", "StatefulSet", "Job"}:
             yield document, document["spec"]["template"]
 
 
 def selected(selector: Document, release: Release) -> list[str]:
-    """Names of the workloads whose pods have these labels."""
+    """Return the names of workloads whose pods have these labels."""
     return [
         workload["metadata"]["name"]
         for workload, template in pod_templates(release)

@@ -1,4 +1,4 @@
-"""Every value does something, is explained, and none is accepted beyond them."""
+"""Every value has an effect and a description, and no other value is accepted."""
 
 import json
 import re
@@ -16,7 +16,7 @@ SCHEMA: Document = json.loads((CHART / "values.schema.json").read_text(encoding=
 DEFAULTS: Document = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 
 WITHOUT_CRDS = {"crds": {"install": False}}
-"""They are large, and but few values concern them."""
+"""Values that leave out the CRDs, which are large and depend on few values."""
 
 OTHER: dict[str, Any] = {
     "fullnameOverride": "another",
@@ -72,11 +72,11 @@ ENDINGS: dict[str, Any] = {
     "limits": {"memory": "7Gi"},
     "claims": [{"name": "gpu"}],
 }
-"""Another value for values of this name, wherever they are."""
+"""Other values for values of these names, wherever they are."""
 
 
 def leaves(schema: Document, path: str = "") -> Iterator[tuple[str, Document]]:
-    """Path and schema of each value that is not a group of others."""
+    """Yield the path and schema of each value that is no group of others."""
     if "$ref" in schema:
         schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
     if schema.get("properties"):
@@ -104,7 +104,7 @@ def nested(path: str, value: Any) -> Document:
 
 
 def another(path: str, schema: Document, present: Any) -> Any:
-    """A value that is not the present one."""
+    """Return a value that differs from the present one."""
     ending = next((ending for ending in ENDINGS if path == ending or path.endswith(f".{ending}")), None)
     if path in OTHER:
         return OTHER[path]
@@ -122,7 +122,7 @@ def another(path: str, schema: Document, present: Any) -> Any:
 
 
 def without_secrets(release: Release) -> list[Document]:
-    """All objects and the notes; secrets are made anew each time, so their contents do not count."""
+    """Return all objects and the notes, without the contents of secrets, which are new each time."""
     kept = [{**one, "data": sorted(one["data"])} if one["kind"] == "Secret" else one for one in release.every()]
     return [*kept, {"notes": release.notes}]
 
@@ -165,7 +165,7 @@ def test_a_null_takes_a_value_away_or_is_refused_by_its_name(render: Render) -> 
 
 
 def strings(word: str, *, beside: str) -> Document:
-    """Values that have a word in each place that takes one, and in none that has the other word in its path."""
+    """Return values with one word in each place that takes a word, except in places whose path has the other word."""
     values: Document = {
         "api": {"publicUrl": f"https://{word}", "environment": {"EXAMPLE": word}},
         "operator": {"environment": {"EXAMPLE": word}},
@@ -180,7 +180,9 @@ def strings(word: str, *, beside: str) -> Document:
 
 
 def kinds_of_values(found: Any, word: str) -> Any:
-    """What is rendered, with the kind of each value in its place; a key that is the word is called so."""
+    """Return the rendered document with the kind of each value in its place, and a marker for each key that is the
+    word.
+    """
     if isinstance(found, dict):
         return {"word" if key == word else key: kinds_of_values(value, word) for key, value in found.items()}
     return [kinds_of_values(one, word) for one in found] if isinstance(found, list) else type(found).__name__
@@ -197,7 +199,7 @@ def test_a_string_stays_one_that_looks_like_a_number_or_a_boolean(base: Document
 
 
 def groups(schema: Document, path: str = "") -> Iterator[tuple[str, Document]]:
-    """Path and schema of each group of values."""
+    """Yield the path and schema of each group of values."""
     if "$ref" in schema:
         schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
     if "properties" in schema:
@@ -221,7 +223,7 @@ OF_KUBERNETES = {
     "runAsNonRoot", "runAsUser", "runAsGroup", "fsGroup", "seccompProfile",
     "allowPrivilegeEscalation", "readOnlyRootFilesystem", "capabilities", "requests", "limits",
 }  # fmt: skip
-"""Members of objects that Kubernetes explains."""
+"""Members of objects that Kubernetes documents."""
 
 
 def test_every_value_is_explained_where_its_name_first_stands() -> None:

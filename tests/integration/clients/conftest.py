@@ -1,4 +1,4 @@
-"""Doors for real clients, closed after each test."""
+"""Engine and gateway for real clients, closed after each test."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,5 +25,5 @@ async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
 
 @pytest.fixture(params=["engine", "gateway"])
 async def door(request: pytest.FixtureRequest, doors: Doors) -> Door:
-    """Either door; tests that take it run at both."""
+    """Return one of the two servers; a test that takes it runs against both."""
     return doors.engine() if request.param == "engine" else await doors.gateway()

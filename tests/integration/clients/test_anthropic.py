@@ -1,4 +1,4 @@
-"""The official `anthropic` client, at an engine's door and at the gateway's."""
+"""The official `anthropic` client, at an engine and at the gateway."""
 
 from collections.abc import AsyncIterator
 from typing import Any

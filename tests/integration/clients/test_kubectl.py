@@ -31,7 +31,7 @@ Kubectl = Callable[..., Ran]
 
 @pytest.fixture(scope="module")
 def control_api() -> Iterator[tuple[FakePublicApi, int]]:
-    """The API as it answers over the network."""
+    """Yield the fake control API, served over the network, and its port."""
     api = FakePublicApi(World(now=datetime.now(UTC)))
     server = uvicorn.Server(uvicorn.Config(api.app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -46,7 +46,7 @@ def control_api() -> Iterator[tuple[FakePublicApi, int]]:
 
 @pytest.fixture(scope="module")
 def kubeconfig(control_api: tuple[FakePublicApi, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cluster with the control API's Service and a pod that is ready; its context is of the namespace `research`."""
+    """Yield a cluster with the control API's Service and a ready pod; its context has the namespace `research`."""
     with serving(tmp_path_factory.mktemp("cluster"), service_accounts=("shop/nobody",)) as cluster:
         client = KubernetesClient.of(str(cluster.kubeconfig))
         client.call("POST", "/api/v1/namespaces", {"metadata": {"name": "fairlead-system"}})
@@ -66,7 +66,7 @@ def kubeconfig(control_api: tuple[FakePublicApi, int], tmp_path_factory: pytest.
 
 @pytest.fixture
 def kubectl(kubeconfig: Path, tmp_path: Path) -> Kubectl:
-    """Runs kubectl, which finds the plugin on PATH, as any user; `token` is Fairlead's."""
+    """Return a function that runs kubectl as any user, with the plugin on PATH; `token` is Fairlead's."""
     programs = Path(sys.executable).parent
 
     def run(*words: str, token: str | None = "admin-token", **environment: str) -> Ran:
@@ -143,7 +143,7 @@ def test_what_is_wrong_is_one_line(kubectl: Kubectl, words: tuple[str, ...], cod
 
 
 def test_without_a_token_kubectls_own_is_shown_to_fairlead_and_judged_there(kubectl: Kubectl) -> None:
-    """The fake knows no tokens of the cluster, so it refuses; the real API asks the cluster."""
+    """The fake has no tokens of the cluster and refuses; the real API asks the cluster."""
     refused = kubectl("fairlead", "status", token=None)
     assert refused.returncode == 1 and "--token or FAIRLEAD_TOKEN" in refused.stderr
 

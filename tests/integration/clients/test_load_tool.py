@@ -24,7 +24,7 @@ REQUESTS = 12
 
 @pytest.fixture(scope="session")
 def guidellm() -> Path:
-    """The tool, installed once (some 430 MB unpacked)."""
+    """Return the path of the tool, installed once (some 430 MB unpacked)."""
     subprocess.run([ROOT / "scripts/ensure-load-tool.sh"], check=True, timeout=600)
     return ROOT / ".venv-tools/guidellm/bin/guidellm"
 
@@ -74,7 +74,7 @@ async def test_a_short_benchmark_through_the_gateway_ends_without_an_error(doors
 
 
 def http_answers(url: str) -> str:
-    """How an engine answered, by handler and class of status."""
+    """Return the number of an engine's answers, by handler and class of status."""
     return "\n".join(
         line.replace('status="', " ")
         for line in httpx.get(f"{url}/metrics", timeout=PATIENCE_SECONDS).text.splitlines()

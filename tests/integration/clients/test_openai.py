@@ -1,4 +1,4 @@
-"""The official `openai` client, at an engine's door and at the gateway's."""
+"""The official `openai` client, at an engine and at the gateway."""
 
 import asyncio
 import base64
@@ -181,8 +181,9 @@ async def test_a_client_that_is_out_of_patience_is_told_so(doors: Doors) -> None
 
 
 async def test_a_pool_that_is_full_says_when_to_come_back(doors: Doors) -> None:
-    """A first token cannot come in time once the engine is busy for seconds, so the next request is
-    refused before it waits: as soon as a few streams, whose first tokens are seen, have shown how slow the engine is.
+    """The engine is busy for seconds, so a further request cannot meet the target and is refused at once.
+
+    The router knows the engine's speed after the first tokens of a few streams.
     """
     table = {"prefills_in_flight": 1, "early_rejection": EarlyRejectionFacts(mode="Load")}
     door = await doors.gateway("--prefill-tokens-per-second", "5", "--time-scale", "1", engines=1, table=table)
@@ -213,8 +214,9 @@ async def test_a_client_without_the_gateways_key_is_not_let_in(doors: Doors) -> 
 
 @pytest.mark.parametrize(("engines", "retries"), [(1, "1"), (2, "0")])
 async def test_a_client_sends_a_request_again_unless_it_failed_alike_on_two_instances(doors: Doors, engines: int, retries: str) -> None:
-    """A 5xx of an engine is tried elsewhere by the router; what is left is a 502, which the client retries by itself if
-    the router does not say `x-should-retry: false`.
+    """The router retries an engine's 5xx elsewhere; the remaining 502 is retried by the client.
+
+    The router's header `x-should-retry: false` prevents that.
     """
     async with client_of(await doors.gateway(engines=engines), max_retries=1) as client:
         with pytest.raises(openai.InternalServerError) as caught:
@@ -247,5 +249,5 @@ async def test_the_gateway_names_one_model_also_when_its_name_has_a_slash(doors:
 
 
 def running_requests(url: str) -> int:
-    """What the engine says of itself."""
+    """Return the running requests by the engine's own metrics."""
     return int(httpx.get(f"{url}/load", timeout=PATIENCE_SECONDS).json()["server_load"])

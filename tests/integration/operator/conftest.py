@@ -31,9 +31,9 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def operators_kubeconfig(kubeconfig: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The operator's own: by it, it is the chart's service account and has the chart's rights, and no others.
+    """Yield the operator's own kubeconfig, which has the chart's service account and its rights, and no others.
 
-    The administrator's where Helm's library, which renders them, cannot be installed.
+    It is the administrator's on machines where Helm's library, which renders the rights, cannot be installed.
     """
     if not helm_is_installed():
         yield kubeconfig
@@ -67,7 +67,7 @@ def stage(kubeconfig: str, operators_kubeconfig: str, tmp_path: Path) -> Iterato
 
 @pytest.fixture
 def proxied(kubeconfig: str, tmp_path: Path) -> Iterator[tuple[Stage, RecordingProxy]]:
-    """A stage whose operator, not started yet, reaches the cluster through a proxy, not started yet."""
+    """Yield a stage whose operator reaches the cluster through a proxy; neither is started yet."""
     client = KubernetesClient.of(kubeconfig)
     with running_fake_system_api() as api, running_pod_phases(client) as phases, recording_proxy(client, tmp_path) as proxy:
         operator = OperatorProcess(kubeconfig=str(proxy.kubeconfig), api_url=api.url, log=tmp_path / "operator.log")

@@ -18,7 +18,7 @@ def pods_of(stage: Stage) -> list[dict[str, Any]]:
 
 
 def essence(pod: dict[str, Any]) -> dict[str, Any]:
-    """What somebody may have changed of a pod, beside its status."""
+    """Return the fields of a pool that people may change, without its status."""
     metadata = pod["metadata"]
     told = {name: metadata.get(name) or None for name in ("labels", "annotations", "ownerReferences", "finalizers")}
     return {**told, "spec": {**pod["spec"], "nodeName": None}}

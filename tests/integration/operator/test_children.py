@@ -1,4 +1,4 @@
-"""A pool's Service and PodDisruptionBudget: kept, and never somebody else's."""
+"""A pool's Service and PodDisruptionBudget are kept, and objects of other owners are left alone."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""One suite for the Protocol `Cluster`, over the real client and the fake the other tests trust; and
-what only the real one does.
+"""One suite for the Protocol `Cluster`, over the real client and the tests' fake; and properties of the real one
+alone.
 """
 
 import uuid

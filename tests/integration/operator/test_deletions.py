@@ -1,4 +1,4 @@
-"""Deletions of every kind drain: also those in which the garbage collector deletes the pods first."""
+"""Deletions of every kind drain, even if the garbage collector deletes the pods first."""
 
 from fairlead.tables import PoolKey
 from fairlead_testing.running.operator_process import POOLS, Stage, eventually

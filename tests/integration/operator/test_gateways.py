@@ -1,5 +1,7 @@
-"""A pool that gateways may send to, on a real API: its GAIE InferencePool by server-side apply, and what gateways say
-of it. The operator asks for the rights that the chart gives it for that, and no others.
+"""A pool with a gateway, on a real API: its GAIE `InferencePool` by server-side apply, and the status that gateways
+set.
+
+The operator uses exactly the rights that the chart gives it for that.
 """
 
 from pathlib import Path
@@ -16,14 +18,14 @@ SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 ROUTERS = "/apis/discovery.k8s.io/v1/namespaces/routers/endpointslices"
 
 FOUND_TO_REMOVE = {("inference.networking.k8s.io", "inferencepools", "get"), ("discovery.k8s.io", "endpointslices", "list")}
-"""Rights by which the operator finds what is to be removed."""
+"""Rights by which the operator finds the objects that it removes."""
 
 CREATED_BY_APPLY = {("inference.networking.k8s.io", "inferencepools", "create"), ("discovery.k8s.io", "endpointslices", "create")}
 """Rights that a server demands of an apply that creates; the request itself is a patch."""
 
 
 def routers_at(stage: Stage, *addresses: str) -> None:
-    """Routers in a namespace of their own, as Kubernetes tells where they are."""
+    """Create the routers' EndpointSlice with these addresses in a namespace of its own."""
     if not is_there(stage.client, "/api/v1/namespaces/routers"):
         stage.client.call("POST", "/api/v1/namespaces", {"metadata": {"name": "routers"}})
     document = {
@@ -116,6 +118,6 @@ def picker(stage: Stage, name: str) -> dict[str, Any]:
 
 
 def classes(stage: Stage, name: str) -> dict[str, int]:
-    """Priorities of the classes that objectives declare, as the control API was told last."""
+    """Return the priorities of the classes that objectives declare, as the control API received them last."""
     state = stage.told_state(f"default/{name}")
     return {one.name: one.priority for one in state.objectives} if state is not None else {}

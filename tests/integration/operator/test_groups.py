@@ -26,7 +26,7 @@ def groups(stage: Stage) -> Iterator[Stage]:
 
 
 def two_nodes(image: str = "engine:1", **role: Any) -> list[dict[str, Any]]:
-    """A role whose instances span two nodes, with a worker of its own."""
+    """Return a role whose instances span two nodes, with a template for its worker."""
     leader = {"spec": {"containers": [{"name": "engine", "image": image}]}}
     worker = {"spec": {"containers": [{"name": "engine", "image": "worker:1"}]}}
     return [{"name": "both", "nodes": 2, "template": leader, "workerTemplate": worker, **role}]
@@ -37,7 +37,7 @@ def sets(stage: Stage) -> dict[str, dict[str, Any]]:
 
 
 def members(stage: Stage) -> dict[str, dict[str, Any]]:
-    """Every pod of a group."""
+    """Return every pod of a group."""
     found = stage.client.call("GET", f"{PODS}?labelSelector=fairlead.dev/group-of")["items"]
     return {pod["metadata"]["name"]: pod for pod in found}
 

@@ -1,4 +1,7 @@
-"""A Kubernetes API that refuses, cuts, drips and forgets: no instance is lost, none is made twice, and it says so."""
+"""A Kubernetes API that refuses, cuts, delays and forgets: the operator neither loses nor doubles an instance.
+
+It also reports the fault.
+"""
 
 import json
 import time
@@ -11,7 +14,7 @@ from fairlead_testing.running.recording_proxy import NO_FAULT, Asked, Fault, Rec
 
 
 def watch_error(code: int, reason: str, message: str) -> bytes:
-    """An error within a watch's stream, as an API server writes it."""
+    """Return an error within a watch's stream, as an API server writes it."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
     return json.dumps({"type": "ERROR", "object": status}, separators=(",", ":")).encode() + b"\n"
 
@@ -28,18 +31,20 @@ IN_STREAMS = {
     "watches of nobody": b'{"type":"ADDED","object":{"metadata":null}}\n',
     "watches that say nothing": b"",
 }
-"""What a stream says in place of events. Each ended the operator before, but the last one."""
+"""Lines of a stream in place of events. Each except the last one once ended the operator."""
 MOST_AT_ONCE, MOST_A_SECOND = 200, 25
-"""Requests of an operator with one pool, whatever the API does."""
+"""The most requests of an operator with one pool, whatever the API does."""
 
 
 def _own(asked: Asked) -> bool:
-    """Not the Lease: an operator that cannot keep it stops acting, which other tests hold."""
+    """Return whether a request is not for the Lease, without which an operator stops acting (other tests cover
+    that).
+    """
     return "/leases" not in asked.path
 
 
 class Storm:
-    """The fault for every second one of these requests, until so many had it."""
+    """A fault for every second of these requests, up to a number."""
 
     def __init__(self, fault: Fault, which: Callable[[Asked], bool] = _own, most: int = 8) -> None:
         self._fault, self._which, self._left, self._spares = fault, which, most, False
@@ -126,7 +131,7 @@ def test_an_operator_that_starts_in_a_storm_makes_its_pools_instances(proxied: t
 
 
 def _ran_on(stage: Stage) -> None:
-    """The operator is the process that was started, and no log line has a traceback."""
+    """Check that the operator is still the first process, and that no log line has a traceback."""
     assert stage.operator.process is not None and stage.operator.process.poll() is None
     assert "Traceback" not in stage.operator.log.read_text(encoding="utf-8")
 

@@ -142,7 +142,7 @@ def test_an_evicted_instance_is_replaced_and_the_budget_refuses_the_next_until_t
     first, second, third = sorted(stage.names("evicted"))
 
     def evict(name: str) -> tuple[int, str]:
-        """The answer's status, and the reason of its first cause, as `kubectl drain NODE` sees them."""
+        """Return the answer's status and the reason of its first cause, as `kubectl drain NODE` sees them."""
         path = f"/api/v1/namespaces/default/pods/{name}/eviction"
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
         answer = stage.client.session.post(stage.client.server + path, json=body, timeout=PATIENCE_SECONDS)

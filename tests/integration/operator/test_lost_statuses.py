@@ -1,4 +1,4 @@
-"""A pool whose status is gone, on a real API: re-created without its children, or taken away."""
+"""A pool without its status, on a real API: re-created without its children, or with the status removed."""
 
 from fairlead_testing.running.operator_process import POOLS, Stage, eventually
 
@@ -11,7 +11,7 @@ def uids(stage: Stage, name: str) -> set[str]:
 
 
 def remembered(stage: Stage, name: str) -> list[tuple[int, int]]:
-    """What scaling knows of each role: the declared number, and the one decided."""
+    """Return the declared and the decided number of each role, as scaling knows them."""
     memory = ((stage.pool(name) or {}).get("status") or {}).get("scaling", {}).get("memory", {})
     return [(role["declared"], role["replicas"]) for role in memory.get("roles", [])]
 

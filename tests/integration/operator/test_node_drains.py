@@ -18,7 +18,7 @@ NODE = "/api/v1/nodes/to-be-emptied"
 
 @pytest.fixture
 def node(stage: Stage) -> Iterator[str]:
-    """A node that is ready; a real cluster makes the pods of others unready."""
+    """Yield a ready node; a real cluster makes the pods of other nodes unready."""
     name = NODE.rpartition("/")[2]
     stage.client.call("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     stage.phases.beat(name)

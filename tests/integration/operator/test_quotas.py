@@ -1,4 +1,4 @@
-"""Instances that Kueue queues: what its webhook and its Workload would have written is in the pool's condition."""
+"""Instances that Kueue queues: the pool's condition has the text of Kueue's Workload."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def define_workloads(client: KubernetesClient) -> None:
 
 
 def queued_role() -> list[dict[str, Any]]:
-    """A role whose pods are as Kueue's webhook leaves them."""
+    """Return a role whose pods are as Kueue's webhook leaves them."""
     spec = {"containers": [{"name": "engine", "image": "engine:1"}], "schedulingGates": [GATE]}
     return [{"name": "both", "template": {"metadata": {"labels": {"kueue.x-k8s.io/managed": "true"}}, "spec": spec}}]
 

@@ -1,5 +1,5 @@
-"""The rights that the chart gives operator and control API are those they ask for, no fewer and no more; and the
-operator starts when the API comes back.
+"""Operator and control API use exactly the rights that the chart gives them; the operator starts when the API
+returns.
 """
 
 import asyncio
@@ -139,7 +139,7 @@ def wait_for_quota(stage: Stage, name: str) -> None:
 
 
 def scale_a_workload(stage: Stage, name: str, kind: str) -> str:
-    """Let the operator scale out a workload without pods."""
+    """Let the operator scale out a workload without pods; return the name of workload and pool."""
     make_workload(stage.client, kind, name, 0)
     role = {"name": "both", "minReplicas": 1, "selector": {"matchLabels": {"app": name}}, "scaleTargetRef": {"kind": kind, "name": name}}
     stage.apply(name, replicas=1, roles=[role])
@@ -282,5 +282,5 @@ def test_an_operator_that_starts_before_the_api_waits_for_it_and_says_so(proxied
 
 
 def tells_why(answer: tuple[int, dict[str, str]] | None) -> tuple[int, dict[str, str]] | None:
-    """The answer, once the first look at the API has failed."""
+    """Return the answer once the first look at the API has failed."""
     return answer if answer is not None and "GET" in answer[1].get("for", "") else None

@@ -34,7 +34,7 @@ class Pair:
 
 @pytest.fixture
 def pair(stage: Stage, tmp_path: Path) -> Iterator[Pair]:
-    """With the Lease as it is in production: 10 s."""
+    """Yield two operators that use the Lease with its production duration, 10 s."""
     stage.operator.kill()
     stage.client.session.delete(f"{stage.client.server}{LEASE}", timeout=PATIENCE_SECONDS)
     ports = (free_port(), free_port())
@@ -59,7 +59,7 @@ def _another(stage: Stage, folder: Path) -> OperatorProcess:
 
 @dataclass(slots=True)
 class Census:
-    """What was ever seen of a pool's pods, looked at every 30 ms."""
+    """The most live pods of a pool and all pods seen, sampled every 30 ms."""
 
     most_live: int = 0
     seen: set[str] = field(default_factory=set)

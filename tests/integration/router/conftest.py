@@ -1,4 +1,4 @@
-"""The world router tests run in, stopped whole afterwards."""
+"""The world in which router tests run; afterwards all of it is stopped."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

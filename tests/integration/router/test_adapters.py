@@ -1,4 +1,4 @@
-"""LoRA adapters: names of their own at a pool's engines, whose caches share nothing with the model's."""
+"""LoRA adapters: names at a pool's engines whose caches share no block with the model's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Answers are judged by what they say: over real HTTP, in each protocol, streamed or not, by the gateway, for divided
-calls and by the endpoint picker.
+"""Answers are judged by their content over real HTTP, in each protocol, streamed or not.
+
+The gateway, divided calls and the endpoint picker are tested.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ RESPONSE_USAGE = {"input_tokens": 40, "output_tokens": 200, "input_tokens_detail
 
 @dataclass(frozen=True)
 class Spoken:
-    """One protocol: what its clients send and what its engines say."""
+    """One protocol: its clients' requests and its engines' answers."""
 
     path: str
     body: dict[str, Any]
@@ -477,7 +478,7 @@ METADATA = json.dumps({"data": [{"shape": [2], "start": 0, "end": 8}], "usage": 
 
 
 def _vector() -> bytes:
-    """An embedding in bytes, as vLLM gives it for `encoding_format: bytes`."""
+    """Return an embedding in bytes, as vLLM gives it for `encoding_format: bytes`."""
     head = f"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\nmetadata: {METADATA}\r\ncontent-length: 8\r\n\r\n"
     return head.encode() + b"{\x00\x80?\x00\x00\x80\xbf"
 

@@ -1,4 +1,4 @@
-"""Answers that broke off and cannot go on: how their clients' streams end, and what is counted, over real HTTP."""
+"""Answers that broke off and cannot continue: the end of their clients' streams and their counts, over real HTTP."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ async def stream(running: RunningRouter) -> str:
 
 
 async def counted(running: RunningRouter) -> tuple[int, int, int]:
-    """Served, failed, cancelled."""
+    """Return the counts of requests served, failed and cancelled."""
     await until(lambda: running.busy() == 0)
     assert running.router.metrics.accounting_errors == 0
     assert not running.scheduler.discrepancies()

@@ -1,4 +1,6 @@
-"""Compressed and large bodies through a real router: what reaches the engine, and what is left of them afterwards."""
+"""Compressed and large bodies through a real router: the engine's bytes, and the router's memory and disk
+afterwards.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Sessions that move take their KV blocks along where the pool's engines hand them on: what both ends are asked, what
-the client sees, what is recorded, and what happens when that fails.
+"""Sessions that move take their KV blocks along if the pool's engines support it.
+
+Requests to both ends, the client's answer, the record and failures are tested.
 """
 
 import asyncio
@@ -28,14 +29,14 @@ from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine,
 
 ALWAYS = KvTransferFacts(when=EVERY_MOVE, longest_seconds=PATIENCE_SECONDS)
 TEXT = "word" * 2048
-"""Four routing blocks."""
+"""A text of four routing blocks."""
 HOME = {"x-session-id": "s"}
 
 
 async def settled(
     world: World, transfer: KvTransferFacts | None = ALWAYS, **table: Any
 ) -> tuple[RunningRouter, ScriptedEngine, ScriptedEngine]:
-    """A router before two engines, a session at the first, which drains."""
+    """Return a router before two engines, with a session at the first, which drains."""
     running = await world.ready(2, policy="fairlead", kv_transfer=transfer, **table)
     first = await running.ask(text=TEXT, headers=HOME)
     home = first.headers["x-fairlead-instance"]
@@ -55,7 +56,7 @@ def asked(engine: ScriptedEngine) -> list[dict[str, Any]]:
 
 
 async def migration(world: World) -> MigrationRecord:
-    """The only move of a session, as its reports tell it once its request has got its first token."""
+    """Return the only move of a session, from its reports after its request got its first token."""
     reports = world.api.state.reports
 
     def outcomes() -> set[MoveOutcome]:

@@ -1,9 +1,8 @@
-"""How many functions a router calls for a request: a change that adds a twentieth to the work of each is seen, however
-busy the machine is.
+"""The number of functions that a router calls for a request: a twentieth more work fails the test on any machine.
 
-Time is virtual and nothing is sent: one connection's bytes are given to the server, and an engine's to the router. So
-the number is the same on each machine. Comprehensions are left out, as newer interpreters call no function for them.
-`python -m benchmarks.gateway_before` says what a change costs in CPU.
+Time is virtual and nothing is sent: one connection's bytes are given to the server, and an engine's to the router, so
+the number is equal on each machine. Comprehensions are left out, as newer interpreters call no function for them.
+`python -m benchmarks.gateway_before` measures the CPU that a change costs.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from fairlead_router.settings import RouterSettings
 
 OURS = tuple(str(Path(cast(str, package.__file__)).parent) for package in (fairlead, fairlead_process, fairlead_router))
 SETTLED, COUNTED = 400, 100
-"""Requests until the figures that are learned from the first ones are there, and those that are counted."""
+"""The requests before counting, from which the router learns its figures, and the requests counted."""
 
 MOST = {"whole": 302, "stream": 375, "paced stream": 409, "long whole": 324}
 """A twentieth above the calls of each request when this was written: 288, 357, 390 and 308 (296, 365, 398 and 316
@@ -47,7 +46,7 @@ class Clock:
 
 
 class Transport:
-    """One end of a connection on which nothing is ever slow."""
+    """One end of a connection without delays."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
@@ -102,7 +101,7 @@ class Engine(Transport):
 
 
 class Client(Transport):
-    """Sends requests over one connection, each when the one before is answered."""
+    """Sends requests over one connection, each after the answer to the one before."""
 
     def __init__(self) -> None:
         self.got = b""

@@ -37,7 +37,7 @@ class Central:
     engines: list[RunningEngine]
 
     async def router(self, name: str = "router-0") -> RunningRouter:
-        """A router that listens there, if it is the first."""
+        """Return a router, which listens there if it is the first."""
         running = await self.world.start_router(name, kv_events_port=self.port)
         await until(lambda: bool(running.router.pools.all()), SECONDS)
         return running
@@ -131,7 +131,9 @@ class Publisher:
 
 
 async def _published(publisher: Publisher, topic: bytes, running: RunningRouter, number: int = 0) -> int:
-    """Publish until something has come: ZMQ drops what is sent before the connection stands."""
+    """Publish until a batch has arrived, as ZMQ drops batches sent before the connection stands; return the next
+    number.
+    """
     found = running.router.kv_events.central
     assert found is not None
     while not found.unknown[topic]:

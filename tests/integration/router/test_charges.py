@@ -1,4 +1,4 @@
-"""Limits of tokens over real HTTP: they hold whoever leaves, however many come at once, and whatever engines tell."""
+"""Limits of tokens over real HTTP: they hold if clients leave, if many come at once, and whatever engines count."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ def tells(world: World, usage: dict[str, Any], **more: Any) -> None:
 
 
 async def charged(world: World, running: RunningRouter) -> tuple[int, int, int, int]:
-    """Requests, prompt and output tokens, and requests refused, as they were reported."""
+    """Return the reported requests, prompt and output tokens, and refused requests."""
     await until(lambda: running.busy() == 0)
     await world.stop_router(running)
     uses = world.api.state.stored("key_use")

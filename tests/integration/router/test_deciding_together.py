@@ -117,7 +117,7 @@ async def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def decided(member: Member, name: str) -> str:
-    """Submit a request and wait for its instance."""
+    """Submit a request, wait for its instance and return it."""
     ticket = member.pool.account.submit(request(name, 1000, at=member.now()), member.now())
     async with asyncio.timeout(PATIENCE_SECONDS):
         verdict = await ticket.decided()
@@ -176,7 +176,7 @@ async def test_clocks_that_differ_by_hours_do_not_make_requests_late_or_early(to
 async def test_what_the_first_word_took_on_its_way_makes_no_request_come_after_its_verdict(
     together: Together, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A word tells how far ahead the clock is at most, by what it took; the next words correct that."""
+    """The delay of a message bounds the difference of the clocks, and the next messages correct the bound."""
     for member in together.members.values():
         now = member.now
         monkeypatch.setattr(member.company, "_now", lambda now=now: now() - 5.0)
@@ -473,7 +473,7 @@ async def test_a_router_that_says_twice_who_it_is_is_not_heard_any_more(together
 
 
 def suspended(member: Member, seconds: float) -> None:
-    """What has come to the router since so long ago has waited in its sockets."""
+    """Make the last word from each caller this many seconds older, as if the router had been suspended since then."""
     for connection in member.company._callers._callers:
         connection.heard_at -= seconds
 
@@ -559,7 +559,7 @@ async def test_while_the_control_api_is_away_routers_go_on_asking(apart: Togethe
 
 
 async def test_where_lists_differ_each_request_has_one_decider_and_is_reported_by_one(apart: Together) -> None:
-    """The first by rank is not told to the last, which therefore asks the second; that asks the first."""
+    """The last router does not know the first by rank, and therefore asks the second, which asks the first."""
     ranks = [apart.decider.name]
     ranks.append(decider_of(POOL, [name for name in NAMES if name not in ranks]))
     ranks += [name for name in NAMES if name not in ranks]

@@ -1,5 +1,5 @@
-"""Calls that a prefill and a decode instance compute together: what each is sent, what the client sees, and what
-happens when either fails.
+"""Calls computed by a prefill and a decode instance together: the requests to each, the client's answer, and
+failures.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ ROLES = (Role.PREFILL, Role.PREFILL, Role.DECODE, Role.DECODE)
 
 
 async def split(world: World, **table: Any) -> tuple[RunningRouter, list[ScriptedEngine]]:
-    """A router of two prefill (i0, i1) and two decode instances (i2, i3)."""
+    """Return a router of two prefill (i0, i1) and two decode instances (i2, i3)."""
     running = await world.ready(4, **{"policy": "least-loaded", "roles": ROLES, **table})
     return running, world.engines
 

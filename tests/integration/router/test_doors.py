@@ -1,4 +1,6 @@
-"""A router process with few files and little memory: whatever some do at one port, clients are served at theirs."""
+"""A router process with few file descriptors and little memory: attacks on one port leave clients at the others
+served.
+"""
 
 import asyncio
 import socket
@@ -22,7 +24,7 @@ GREETING = http2.PREFACE + http2.settings({})
 
 
 async def _flood(port: int, sends: bytes) -> list[socket.socket]:
-    """Strangers that send this much and then nothing."""
+    """Return connections that have sent this many bytes and then nothing."""
 
     async def come() -> socket.socket:
         stranger = socket.socket()

@@ -1,4 +1,4 @@
-"""Every way in which a request can end, over real HTTP: what it is charged, how it is counted, what its client sees."""
+"""Every way in which a request can end, over real HTTP: its charge, its count and its client's answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ USAGE_EVENT = f"data: {httpx.Response(200, json={**CHUNK, 'choices': [], 'usage'
 
 
 class Ended(NamedTuple):
-    """How a scenario's request ended: the status that its client saw, None if it left, and the tokens charged."""
+    """The end of a scenario's request: its client's status (None if it left) and the tokens charged."""
 
     status: int | None
     prompt_tokens: int
@@ -73,7 +73,7 @@ async def ask(world: World, **asked: Any) -> httpx.Response:
 
 
 async def leave(world: World, when: Callable[[], bool], **asked: Any) -> None:
-    """Ask, and hang up when that has come about."""
+    """Send a request, and hang up when the condition holds."""
     task = asyncio.create_task(ask(world, **asked))
     await until(when)
     task.cancel()
@@ -81,7 +81,7 @@ async def leave(world: World, when: Callable[[], bool], **asked: Any) -> None:
 
 
 async def leave_in_stream(world: World, events: int, **asked: Any) -> None:
-    """Ask for a stream, let the engine go on step by step, and hang up after so many of its events."""
+    """Ask for a stream, let the engine continue step by step, and hang up after this many of its events."""
     body = {"model": "mock", "messages": [{"role": "user", "content": PROMPT}], "stream": True, "max_tokens": 20, **asked}
     headers = {**SHOWN, "x-script": "stepwise"}
     async with (

@@ -1,8 +1,8 @@
-"""A proxy that speaks Envoy's ext_proc asks a router where requests go, and tells it what came of them.
+"""A proxy that speaks Envoy's ext_proc asks a router for the target of each request, and reports the outcome.
 
-The tests named `gateway_following_epp_routing…` and `gateway_destination_endpoint_served` tell again what the
-conformance suite of the Gateway API Inference Extension expects of a picker under those names; it steers by a header
-for tests, these by the subset that the protocol has for that.
+The tests named `gateway_following_epp_routing…` and `gateway_destination_endpoint_served` cover the expectations of the
+Gateway API Inference Extension's conformance suite under those names. It steers by a header for tests, these by the
+subset that the protocol has for that.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from processkube.testing.ports import free_port
 
 
 async def _picking(running: RunningRouter) -> str:
-    """Let the router pick, at the address returned."""
+    """Let the router pick, and return the address of its picker."""
     listener = bind("picker", "127.0.0.1", 0)
     await running.router.picker.listen(listener)
     return f"127.0.0.1:{listener.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""What engines take passes: bodies in every form that vLLM's request models know, through the gateway to an engine."""
+"""Bodies in every form that vLLM's request models know pass through the gateway to an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A real router in front of engines that say what cannot be true: it is left out and told, and nobody else pays."""
+"""A real router in front of engines that report impossible values: these are ignored and reported, without other
+effect.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ PAGES = {
 
 
 async def _raw(running: RunningRouter, path: str, *, stream: bool) -> bytes:
-    """All bytes that a client gets on a connection with two requests; the second has an answer of its own."""
+    """Return all bytes of a connection with two requests; the second has an answer of its own."""
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     body = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "x"}], "stream": stream}).encode()
     head = "POST %s HTTP/1.1\r\nhost: x\r\nx-script: %s\r\ncontent-length: %d\r\n%s\r\n"

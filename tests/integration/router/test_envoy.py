@@ -21,7 +21,7 @@ async def running(world: World) -> RunningRouter:
 
 
 async def picking(running: RunningRouter) -> int:
-    """Let the router pick, at the port returned."""
+    """Let the router pick, and return the port of its picker."""
     listener = bind("picker", "127.0.0.1", 0)
     await running.router.picker.listen(listener)
     port: int = listener.getsockname()[1]

@@ -1,5 +1,6 @@
-"""Whatever engines do, a client gets one complete answer or one clear error, and the account says which: at random,
-over real HTTP, in every protocol, streamed or not.
+"""Whatever engines do, a client gets one complete answer or one clear error, and the account records which.
+
+Faults are random, over real HTTP, in every protocol, streamed or not.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def _chunked(text: str, draw: Random, *, ends: bool) -> bytes:
 
 
 def _answer(protocol: Protocol, kind: str, stream: bool, draw: Random) -> tuple[bytes, bool]:
-    """What an engine of this kind sends, and whether it hangs up then."""
+    """Return the bytes that an engine of this kind sends, and whether it then closes the connection."""
     before, whole = protocol.begins + protocol.content, json.dumps(protocol.whole).encode()
     texts = {
         "500": (500, {"error": ERROR}),
@@ -212,14 +213,14 @@ class Engines:
 
 
 def _give_up(running: RunningRouter, engine: ScriptedEngine) -> None:
-    """What the router does when it has waited for long enough."""
+    """Do as the router does when it has waited for long enough."""
     for call in tuple(running.router.calls._calls):
         if call.connection is not None and call.connection.address == engine.address:
             call.connection.abort(UpstreamFailure("timeout", "it sent nothing"))
 
 
 def _may_be_an_error(asked: list[str], kinds: list[str], pool: int) -> bool:
-    """Whether a client may be told an error after these engines were asked, in this order."""
+    """Return whether a client may get an error after these engines were asked, in this order."""
     if len(asked) in (TRIES, pool):
         return True
     refusals = [kind for kind in kinds if kind in REFUSED]

@@ -1,5 +1,6 @@
-"""Whose fault a failure is, over real HTTP: one client's bad requests take nothing from others, and an engine that
-refuses what others serve is found by that.
+"""Whose fault a failure is, over real HTTP.
+
+One client's bad requests have no effect on others, and an engine that alone refuses requests is found by them.
 """
 
 from __future__ import annotations

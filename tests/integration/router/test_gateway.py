@@ -1,4 +1,4 @@
-"""What the gateway answers itself: bad input, limits, models, health, refusals."""
+"""Answers of the gateway itself: bad input, limits, models, health, refusals."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 
 async def _raw(running: RunningRouter, data: bytes) -> bytes:
-    """Everything the router answers to these bytes until it closes."""
+    """Return all bytes that the router answers to these bytes until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     writer.write(data)
     try:

@@ -1,4 +1,4 @@
-"""Gateway keys at a router: told by the control API, checked for every request, kept while the API is away."""
+"""Gateway keys at a router: received from the control API, checked for every request, kept while the API is away."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Sessions whose instance leaves: another one computes their last prompts before their next turns come."""
+"""Sessions whose instance leaves: another instance computes their last prompts before their next turns come."""
 
 import asyncio
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def start_engine() -> Iterator[StartEngine]:
 
 
 async def site(world: World, start_engine: StartEngine, **routing: Any) -> RunningRouter:
-    """A router before three engines, with sticky sessions."""
+    """Return a router before three engines, with sticky sessions."""
     engines = [start_engine() for _ in range(3)]
     table = routing_table([f"127.0.0.1:{engine.port}" for engine in engines], model="m", policy="sticky")
     world.api.state.set_table(replace(table, routing=replace(table.routing, **{"hand_over_budget": 1.0, **routing})))
@@ -36,7 +36,7 @@ async def site(world: World, start_engine: StartEngine, **routing: Any) -> Runni
 
 
 async def turn(running: RunningRouter, session: str, *said: str) -> tuple[str, int]:
-    """Which instance answered, and how many tokens of the prompt it had."""
+    """Return the instance that answered, and its cached tokens of the prompt."""
     messages = [{"role": "user", "content": text} for text in (f"{session}: {WORDS}", *said)]
     answer = await running.client.post(PATH, json={"model": "m", "messages": messages, "max_tokens": 4}, headers={"x-session-id": session})
     assert answer.status_code == 200, answer.text
@@ -55,7 +55,7 @@ def change(world: World, running: RunningRouter, leaving: str, state: InstanceSt
 
 
 async def homes(running: RunningRouter, count: int = 9) -> dict[str, str]:
-    """Sessions that had a turn, and where."""
+    """Return sessions that had a turn, with their instances."""
     return {name: (await turn(running, name))[0] for name in (f"s{number}" for number in range(count))}
 
 

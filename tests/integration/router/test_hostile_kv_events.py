@@ -21,7 +21,7 @@ from fairlead_testing.worlds.small_routers import MEBIBYTE, Ports, small_router
 from processkube.testing.ports import free_port
 
 MOST_MORE = 256
-"""MiB of a router beside what it has at rest; each attack sends 200 to 400."""
+"""The most MiB of a router above its use at rest; each attack sends 200 to 400."""
 CHAT = {"model": "mock", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 3}
 LARGE = MESSAGE_BYTES - 100
 
@@ -29,7 +29,7 @@ Numbered = Iterator[tuple[int, bytes]]
 
 
 def stored(first: int, count: int = 1) -> bytes:
-    """A batch of one event with so many blocks of 16 tokens."""
+    """Return a batch of one event with this many blocks of 16 tokens."""
     hashes, tokens = list(range(first, first + count)), [7] * 16 * count
     event = {"type": "BlockStored", "block_hashes": hashes, "parent_block_hash": None, "token_ids": tokens, "block_size": 16}
     return msgspec.msgpack.encode([1.0, [event], 0])
@@ -40,7 +40,7 @@ def _same(payload: bytes, times: int) -> Numbered:
 
 
 def _gaps() -> Numbered:
-    """Every batch leaves many out, and each is as large as it may be."""
+    """Return batches of 50,000 blocks whose numbers are 1000 apart."""
     payload = stored(0, 50_000)
     yield from ((number * 1000, payload) for number in range(1, 200))
 
@@ -73,7 +73,7 @@ class Engines:
         self.published = 0
 
     async def publish_one(self) -> None:
-        """A further block of the good engine."""
+        """Publish a further block of the good engine."""
         await self.good.send_multipart((b"kv@i1@m", self.published.to_bytes(8, "big"), stored(1 + self.published)))
         self.published += 1
 
@@ -87,14 +87,14 @@ class Engines:
 
 
 async def _blocks(client: httpx.AsyncClient, ports: Ports) -> float:
-    """What the router believes that the good engine holds."""
+    """Return the router's number of blocks of the good engine."""
     page = (await client.get(f"http://127.0.0.1:{ports.operators}/metrics")).text
     samples = [one for family in text_string_to_metric_families(page) for one in family.samples if one.name == "fairlead_router_kv_blocks"]
     return sum(one.value for one in samples if one.labels["instance"] == "i1")
 
 
 async def _heard(client: httpx.AsyncClient, ports: Ports, engines: Engines) -> None:
-    """Publish until a block of the good engine is known; what was sent before its connection stood is lost."""
+    """Publish until a block of the good engine is known; blocks sent before its connection stood are lost."""
     before = await _blocks(client, ports)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while await _blocks(client, ports) <= before:
@@ -103,7 +103,7 @@ async def _heard(client: httpx.AsyncClient, ports: Ports, engines: Engines) -> N
 
 
 async def _endless_frames(port: int) -> None:
-    """Publishers on bare TCP: messages that do not end, and ones that never begin."""
+    """Run publishers on bare TCP: messages that do not end, and messages that never begin."""
     opened = []
     for end in (b"\x01\x00" * 30, b"\x03" + (MESSAGE_BYTES - 1).to_bytes(8, "big"), b"") * 30:
         _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,5 +1,6 @@
-"""A policy that is not in this repository: installed as a package, it routes in a router process and in the simulator,
-and the operator knows it.
+"""A policy outside this repository, installed as a package, routes in a router process and in the simulator.
+
+The operator knows it, too.
 """
 
 import asyncio
@@ -70,8 +71,9 @@ print("" if problem is None else f"{problem.reason}: {problem.message}")
 
 
 def installed(directory: Path, entry_points: str) -> dict[str, str]:
-    """The environment of a process that has the package: its module and its metadata are on the
-    path, as pip leaves them.
+    """Return the environment of a process that has the package.
+
+    Its module and its metadata are on the path, as pip installs them.
     """
     metadata = directory / "acme_policies-1.0.dist-info"
     metadata.mkdir(parents=True)
@@ -95,7 +97,7 @@ async def is_ready(client: httpx.AsyncClient) -> bool:
 
 
 def judged(environment: dict[str, str], **routing: object) -> str:
-    """What the operator says of a pool with this routing; "" when it takes it."""
+    """Return the operator's message about a pool with this routing; "" when it accepts the pool."""
     command = [sys.executable, "-c", JUDGE, json.dumps(routing)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True).stdout.strip()
 

@@ -1,5 +1,5 @@
-"""A router that follows the KV events of engine processes over ZMQ: what it believes of their caches, and how that
-survives restarts and pauses.
+"""A router follows the KV events of engine processes over ZMQ: its index of their caches survives restarts and
+pauses.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 from processkube.testing.ports import free_port
 
 SECONDS = 120.0
-"""For what usually takes milliseconds: the machine may be busy."""
+"""Patience for steps that usually take milliseconds, as the machine may be busy."""
 
 SPEED = ("--prefill-tokens-per-second", "1000000", "--decode-step-ms", "1", "--kv-cache-tokens", "1600")
 IDS = ("i0", "i1")
@@ -39,7 +39,7 @@ class Engines:
     flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def begin(self, instance: str, port: int = 0, *more: str) -> None:
-        """Start one, or start it again: what it held is gone."""
+        """Start an engine, or restart it, which empties its cache."""
         if instance in self.running:
             self.running[instance].process.kill()
             self.running[instance].process.wait()
@@ -70,7 +70,7 @@ class Live:
         return await self.running.client.post("/v1/completions", json=document, timeout=SECONDS)
 
     def truth(self, instance: str) -> BlockIndex:
-        """An index of all that the engine has published, from its replay socket."""
+        """Return an index of all that the engine has published, from its replay socket."""
         source = httpx.get(f"{self.engines.running[instance].url}/kv_event_sources", timeout=SECONDS).json()["0"]
         index = BlockIndex()
         with zmq.Context() as context, context.socket(zmq.DEALER) as asking:
@@ -82,7 +82,7 @@ class Live:
         return index
 
     async def agrees(self, instance: str) -> None:
-        """Wait until the router's index holds what the engine says it holds."""
+        """Wait until the router's index equals the engine's published blocks."""
         index = self.running.scheduler.caches.index
         truth = self.truth(instance)
         source = Source(instance=instance)
@@ -147,12 +147,12 @@ async def test_the_index_holds_what_each_engine_says_it_holds(live: Live) -> Non
 
 @pytest.mark.parametrize("form", ["prompt", "messages"])
 async def test_what_is_believed_to_be_cached_is_what_the_engine_counts(live: Live, form: str) -> None:
-    """Prompts that share beginnings, each asked again once the engine has told its tokens."""
+    """Prompts that share beginnings, each asked again once the engine has returned its tokens."""
     path = "/v1/completions" if form == "prompt" else "/v1/chat/completions"
     counters = live.running.pool.counters
 
     async def ask(text: str) -> int:
-        """How many prompt tokens the engine says were cached."""
+        """Return the cached prompt tokens by the engine's count."""
         given = text if form == "prompt" else [{"role": "system", "content": "Be brief. " * 5}, {"role": "user", "content": text}]
         answer = await live.running.client.post(path, json={"model": "m", form: given, "max_tokens": 4}, timeout=SECONDS)
         await live.agrees(answer.headers["x-fairlead-instance"])
@@ -198,7 +198,7 @@ async def test_the_index_of_a_restarted_engine_begins_anew(live: Live) -> None:
 
 
 async def test_a_paused_engine_costs_only_its_own_requests(live: Live) -> None:
-    """What is sent to the other is answered while the first is stopped; then its events are heard again."""
+    """Requests to the other engine are answered while the first is stopped; then its events are followed again."""
     await live.ask("warm " * 30)
     paused = live.engines.running["i0"].process
     paused.send_signal(signal.SIGSTOP)
@@ -215,7 +215,9 @@ async def test_a_paused_engine_costs_only_its_own_requests(live: Live) -> None:
 
 
 async def test_engines_come_and_go(live: Live, engines: Engines) -> None:
-    """One that does not publish is left to own history; one that leaves the table is followed no more."""
+    """For an engine that does not publish, the router uses its own history; it stops following one that leaves the
+    table.
+    """
     plain = engines.start(*SPEED)
     live.world.api.state.set_table(engines.table(plain, version=2))
     await until(lambda: live.running.pool.table.version == 2, SECONDS)

@@ -27,7 +27,7 @@ async def _ready(world: World, engines: int = 1, **changes: Any) -> RunningRoute
 
 
 async def _exchange(running: RunningRouter, *pieces: bytes, pause: float = 0.0, half_close: bool = False) -> bytes:
-    """Everything the router answers to these pieces until it closes."""
+    """Return all bytes that the router answers to these pieces until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     for piece in pieces:
         writer.write(piece)
@@ -56,7 +56,7 @@ def _post(*headers: bytes, length: bool = True) -> bytes:
 # ── upgrades ──
 
 H2C = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAEAAEAAAAIAAAAAAAMAAAAAAAQBAAAAAAUAAEAAAAYABgAA")
-"""What Java's HTTP client sends with every request over http://."""
+"""Headers that Java's HTTP client sends with every request over http://."""
 
 
 @pytest.mark.parametrize("cut", [None, 1, 40])
@@ -203,7 +203,9 @@ async def test_idle_connections_are_closed_before_and_between_requests(world: Wo
 
 
 async def test_answered_requests_leave_nothing_to_the_garbage_collector(world: World) -> None:
-    """Reference cycles would be searched for, and until then each request would take memory that no other warmed."""
+    """A reference cycle would cost a search, and until then each request would use memory that is not in the CPU's
+    cache.
+    """
     running = await _ready(world)
     gc.collect()
     gc.disable()

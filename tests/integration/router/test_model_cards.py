@@ -1,4 +1,4 @@
-"""The list of models as engines tell it, and the further names that they serve a model by."""
+"""Engines' lists of models, and the further names by which they serve a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every path clients of engines ask for, through a real router: who answers it, and with what account."""
+"""Every path that engines' clients ask for, through a real router: which part answers it, and its account."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ INVOKED: tuple[dict[str, Any], ...] = (
     {"data_1": "a", "data_2": "b"},
     {"data": {"a": 1}, "task": "plugin"},
 )
-"""What vLLM serves on its one path for SageMaker, by the fields of a document."""
+"""vLLM's services on its one path for SageMaker, by the fields of a document."""
 
 
 async def test_the_one_path_of_sagemaker_takes_every_kind_of_document_that_engines_take(world: World) -> None:

@@ -1,5 +1,6 @@
-"""A proxy sends requests of a pool of prefill and decode to decode instances, whose side-cars do the handshake with the
-prefill instance that the router chose, by the contract of llm-d.
+"""A proxy sends requests of a prefill and decode pool to decode instances.
+
+Their side-cars do the handshake with the prefill instance that the router chose, by the contract of llm-d.
 """
 
 import asyncio
@@ -206,7 +207,7 @@ async def test_an_unstreamed_answer_does_not_keep_the_prefill_instance_busy(divi
 
 
 async def test_simulated_engines_hand_their_blocks_over_behind_side_cars(world: World) -> None:
-    """The engines' own counts show it: the decode engine reports the prompt as fetched."""
+    """The engines' own counts show the transfer: the decode engine reports the prompt as fetched."""
     with engine_starter() as start:
         flags = ("--time-scale", "10", "--startup-seconds", "0")
         engines = [start(*flags) for _ in range(4)]

@@ -48,14 +48,14 @@ class Live:
                 await asyncio.sleep(0.02)
 
     async def metric(self, name: str, **labels: str) -> float:
-        """The sum of the samples that have these labels."""
+        """Return the sum of the samples that have these labels."""
         async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS) as client:
             text = (await client.get(f"{self.admin}/metrics")).text
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
         return sum(one.value for one in samples if one.name == f"fairlead_router_{name}" and labels.items() <= one.labels.items())
 
     async def ask(self, session: int, turn: int, stream: bool) -> tuple[str, httpx.Headers]:
-        """One turn of a conversation: how it ended (`served`, `failed`, or `cut` after its first byte)."""
+        """Send one turn of a conversation; return how it ended (`served`, `failed`, or `cut` after its first byte)."""
         text = "".join(f"{session:04d}" * 400 for _ in range(turn + 1))
         body = {"model": "m", "messages": [{"role": "user", "content": text}], "max_tokens": 40, "stream": stream}
         answer = await self.client.post("/v1/chat/completions", json=body, headers={"x-session-id": f"s{session}"})
@@ -69,7 +69,10 @@ class Live:
         return ("cut" if len(events) > 1 and "error" in json.loads(events[-1][6:]) else "failed"), answer.headers
 
     async def together(self, sessions: int) -> list[tuple[str, httpx.Headers]]:
-        """First turns of so many conversations; no engine answers before the router has them all."""
+        """Return the outcomes of first turns of this many conversations.
+
+        No engine answers before the router has them all.
+        """
         before = await self.metric("submitted_total")
         for engine in self.engines.values():
             engine.process.send_signal(signal.SIGSTOP)
@@ -84,12 +87,12 @@ class Live:
         return await asyncio.gather(*asked)
 
     async def converse(self, session: int, seen: list[tuple[str, httpx.Headers]]) -> None:
-        """Six turns, one after the other."""
+        """Send six turns, one after another."""
         for turn in range(6):
             seen += [await self.ask(session, turn, stream=True)]
 
     async def at_rest(self) -> None:
-        """Every request has ended once, and none is counted any more."""
+        """Wait until every request has ended once and none is counted as running."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while await self.metric("in_flight") or await self.metric("waiting"):
                 await asyncio.sleep(0.05)
@@ -98,7 +101,7 @@ class Live:
 
 
 async def is_ready(client: httpx.AsyncClient) -> bool:
-    """Whether the router takes requests; its log names the port before it listens there."""
+    """Return whether the router takes requests; its log names the port before it listens there."""
     try:
         return (await client.get("/readyz")).status_code == 200
     except httpx.ConnectError:
@@ -107,7 +110,7 @@ async def is_ready(client: httpx.AsyncClient) -> bool:
 
 @asynccontextmanager
 async def router_process(world: World, engines: dict[str, RunningEngine]) -> AsyncIterator[Live]:
-    """A router process that has the table of these engines."""
+    """Yield a router process that has the table of these engines."""
     addresses = [f"127.0.0.1:{engine.port}" for engine in engines.values()]
     table = routing_table(addresses, ids=IDS, roles=ROLES, model="m", policy="fairlead", prefill_tokens_per_second=6250.0 * TIME_SCALE)
     world.api.state.set_table(table)

@@ -52,7 +52,7 @@ async def _start(environment: dict[str, str], port: int, *options: str) -> async
 
 
 def _log(environment: dict[str, str]) -> Path:
-    """Where the process that is started with this writes; nobody reads it meanwhile, as a pipe would need."""
+    """Return the log file of a process with this environment; a pipe would need a reader meanwhile."""
     return Path(environment["FAIRLEAD_SPOOL_DIR"] + ".log")
 
 
@@ -75,7 +75,7 @@ def _document(**more: object) -> dict[str, object]:
 
 
 async def _is_closed(client: httpx.AsyncClient) -> bool:
-    """Whether the router takes no connection any more. Those that it still took while it began to stop, it serves."""
+    """Return whether the router refuses new connections; it still serves those accepted while it began to stop."""
     try:
         await client.get("/readyz")
     except httpx.TransportError as error:
@@ -182,12 +182,12 @@ ENDED = "the previous process of this router did not stop properly"
 
 
 def _said(environment: dict[str, str], words: str) -> list[dict[str, object]]:
-    """Lines of its log that have these words."""
+    """Return the lines of its log that have these words."""
     return [line for line in map(json.loads, _log(environment).read_text().splitlines()) if words in str(line)]
 
 
 async def _half_bodies(port: int, count: int, size: int) -> None:
-    """Bodies that are sent but for their last byte, on connections that stay open."""
+    """Send bodies without their last byte, on connections that stay open."""
 
     async def send() -> None:
         with suppress(OSError, TimeoutError):
@@ -203,7 +203,7 @@ async def _half_bodies(port: int, count: int, size: int) -> None:
 
 
 async def test_a_router_out_of_memory_loses_no_report_and_the_next_one_says_how_it_ended(world: World) -> None:
-    """Whether it lives on without more memory or is killed for it, as in a container, the rest holds."""
+    """The rest holds whether the router continues without more memory or is killed, as in a container."""
     await world.start_engines(2)
     world.api.state.set_table(world.table(policy="ear"))
     port, environment = free_port(), _environment(world, FAIRLEAD_BODY_MEMORY_BYTES=str(1 << 30))
@@ -259,7 +259,7 @@ async def _asked(port: int, prompts: Iterable[str], **fields: object) -> None:
 
 
 async def _speed(admin: int) -> float | None:
-    """The prefill speed that the router observed, or recalls; None where it goes by the declared one."""
+    """Return the prefill speed that the router measured, or recalls; None where it uses the declared one."""
     async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS) as client:
         page = (await client.get(f"http://127.0.0.1:{admin}/metrics")).text
     return next((float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(SPEED)), None)
@@ -365,7 +365,7 @@ async def test_the_line_of_decode_steps_outlives_kill_9_on_the_routers_disk_and_
 
 @asynccontextmanager
 async def _sharing(world: World) -> AsyncIterator[tuple[int, list[tuple[asyncio.subprocess.Process, int]]]]:
-    """Two processes on one port, both in step: the port, and each process with its admin port."""
+    """Yield the port of two processes that share it, both up to date, and each process with its admin port."""
     await world.start_engines(2)
     world.api.state.set_table(world.table())
     port, admins = free_port(), (free_port(), free_port())
@@ -388,7 +388,7 @@ async def _sharing(world: World) -> AsyncIterator[tuple[int, list[tuple[asyncio.
 
 
 async def _ask_anew(port: int) -> httpx.Response:
-    """A request on a connection of its own, which the kernel gives to one of the processes."""
+    """Return the answer to a request on a new connection, which the kernel gives to one of the processes."""
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_SECONDS) as client:
         return await client.post("/v1/chat/completions", json=_document())
 
@@ -403,7 +403,7 @@ async def _served(admin: int) -> float:
 
 
 async def _figures(admin_port: int) -> dict[str, float]:
-    """The router's figures without labels; none while it cannot be reached."""
+    """Return the router's metrics without labels; none while it cannot be reached."""
     async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS) as client:
         try:
             text = (await client.get(f"http://127.0.0.1:{admin_port}/metrics")).text
@@ -553,7 +553,7 @@ async def test_a_key_made_at_the_real_api_admits_and_a_revoked_one_is_a_401_with
             served = 0
 
             async def answers(status: int) -> httpx.Response:
-                """The first answer with this status, which may take the router a moment."""
+                """Return the first answer with this status, which may take the router a moment."""
                 nonlocal served
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     while True:

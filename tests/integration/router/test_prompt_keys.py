@@ -1,4 +1,4 @@
-"""The key is the rendered prompt, over real HTTP: conversations go to where their prefix is, by whatever protocol."""
+"""The routing key is the rendered prompt, over real HTTP: a conversation goes to its prefix in any protocol."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ PROTOCOLS = {"/v1/chat/completions": _chat, "/v1/messages": _messages, "/v1/resp
 
 
 async def _ask(running: RunningRouter, path: str, document: dict[str, Any]) -> str:
-    """Which engine answered."""
+    """Return the engine that answered."""
     answer = await running.client.post(path, json={"model": "mock", **document})
     assert answer.status_code == 200, answer.text
     await until(lambda: running.busy() == 0)
@@ -88,7 +88,7 @@ async def test_one_conversation_goes_to_one_instance_by_every_protocol(world: Wo
 
 @pytest.fixture
 def tickets(monkeypatch: pytest.MonkeyPatch) -> list[Ticket]:
-    """Those of all requests, in order."""
+    """Return the tickets of all requests, in order."""
     kept: list[Ticket] = []
     submit = PoolAccount.submit
 

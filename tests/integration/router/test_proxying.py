@@ -1,6 +1,4 @@
-"""Requests through a real router to engines over loopback: what passes, what is withheld, and what happens when
-engines or clients fail.
-"""
+"""Requests through a real router to engines over loopback: headers passed and withheld, and failures of both ends."""
 
 from __future__ import annotations
 
@@ -204,7 +202,7 @@ async def test_a_request_that_waits_for_longer_than_it_may_take_is_refused_and_r
 
 @pytest.mark.parametrize("asks", [True, False])
 async def test_a_stream_whose_engine_dies_ends_with_an_error_event(world: World, asks: bool) -> None:
-    """A client that asked for usage gets each piece at once, so also the part of an event; no other does."""
+    """A client that asked for usage gets each piece at once, so also a part of an event; other clients do not."""
     running = await world.ready(count=2)
     options: dict[str, Any] = {"stream_options": {"include_usage": True}} if asks else {}
     answer = await running.ask(script="die-mid-stream", stream=True, **options)

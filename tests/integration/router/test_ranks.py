@@ -1,5 +1,6 @@
-"""A router before engines with data-parallel ranks: the rank that it chooses goes out as a header, and the KV events of
-each rank tell of that rank alone.
+"""A router before engines with data-parallel ranks.
+
+The chosen rank is sent as a header, and the KV events of each rank concern only that rank.
 """
 
 from collections import defaultdict
@@ -23,7 +24,7 @@ TARGETS = {f"{instance}#{rank}" for instance in ("i0", "i1") for rank in range(R
 
 @pytest.fixture(scope="module")
 def engines() -> Iterator[list[RunningEngine]]:
-    """Each rank has published something, which the first router to follow it asks for."""
+    """Yield engines each of whose ranks has published an event, which the first router to follow it requests."""
     with engine_starter() as start:
         found = [start(*SPEED, *EVENTS), start(*SPEED, *EVENTS)]
         for number, engine in enumerate(found):

@@ -1,4 +1,4 @@
-"""Conversations of coding agents and SDKs, as they were recorded, through a gateway before three engines."""
+"""Recorded conversations of coding agents and SDKs, through a gateway before three engines."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 SPEED = ("--prefill-tokens-per-second", "1000000", "--decode-step-ms", "1", "--kv-cache-tokens", "400000")
 LIMITS = {"/v1/responses": "max_output_tokens", "/v1/messages": "max_tokens", "/v1/chat/completions": "max_tokens"}
 SHORT_TOKENS = 1_000
-"""An SDK's conversation of so few tokens has no prefix that would be worth going back to."""
+"""Tokens of an SDK's conversation whose prefix is too short to return to."""
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def engines() -> Iterator[list[RunningEngine]]:
 
 
 async def served_by(running: RunningRouter, request: RecordedRequest) -> str:
-    """The instance that answered a request, sent as its client sent it."""
+    """Return the instance that answered a request, sent as its client sent it."""
     limits = {field: 4 for field in ("max_tokens", "max_completion_tokens") if field in request.body} or {LIMITS[request.route]: 4}
     document = {**request.body, "model": "m", **limits}
     answer = await running.client.post(request.path, json=document, headers=dict(request.headers), timeout=PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""Random storms of requests, failures, departures and table changes, after which nothing may be counted anywhere."""
+"""Random storms of requests, failures, departures and table changes, after which all counts are zero."""
 
 import asyncio
 import random

@@ -1,5 +1,6 @@
-"""Answers that survive their engine: simulated engines in processes of their own, killed without warning or drained,
-and what a client of a router before them gets in each protocol.
+"""Answers survive their engine: simulated engines in processes of their own are killed or drained.
+
+The client's stream is compared in each protocol.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Site:
         return self.engines[int(answer.headers["x-fairlead-instance"].removeprefix("i"))]
 
     async def whole(self, path: str, document: dict[str, Any]) -> bytes:
-        """The uninterrupted stream, straight from an engine that is left."""
+        """Return the uninterrupted stream, read from a remaining engine directly."""
         left = next(engine for engine in self.engines if engine.process.poll() is None)
         async with httpx.AsyncClient(base_url=left.url, timeout=PATIENCE_SECONDS, trust_env=False) as client:
             return (await client.post(path, json={"model": "m", "stream": True, **document})).content
@@ -73,7 +74,7 @@ async def site(world: World, start_engine: StartEngine) -> Site:
 
 
 async def read(answer: httpx.Response, events: int) -> tuple[bytes, AsyncIterator[bytes]]:
-    """The stream up to so many events, and the rest of it."""
+    """Return the stream up to this many events, and an iterator over the rest of it."""
     pieces, got = answer.aiter_raw(), b""
     async for piece in pieces:
         got += piece
@@ -95,7 +96,7 @@ def said(document: dict[str, Any]) -> str:
 
 
 def counts(stream: bytes) -> tuple[int, int]:
-    """Tokens of prompt and answer by the last counts of the stream."""
+    """Return the tokens of prompt and answer by the last counts of the stream."""
     for document in reversed(documents(stream)):
         usage = document.get("usage") or (document.get("response") or {}).get("usage")
         if usage:
@@ -106,7 +107,7 @@ def counts(stream: bytes) -> tuple[int, int]:
 
 
 def same(got: bytes, whole: bytes) -> None:
-    """Whether a client got the same answer, once."""
+    """Assert that a client got the same answer, once."""
     assert "".join(map(said, documents(got))) == "".join(map(said, documents(whole)))
     assert got.count(b"[DONE]") == whole.count(b"[DONE]")
     assert b"error" not in got

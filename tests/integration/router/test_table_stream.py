@@ -15,7 +15,7 @@ from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 
 async def _turns(running: RunningRouter, sessions: list[str]) -> dict[str, str]:
-    """One request per session; which engine served each."""
+    """Send one request per session; return the engine of each."""
     return {name: (await running.ask(headers={"x-session-id": name}, text=f"I am {name}. " * 300)).json()["engine"] for name in sessions}
 
 

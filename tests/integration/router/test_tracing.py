@@ -1,4 +1,4 @@
-"""Traces over real HTTP: the context that engines get, and spans as a collector has them."""
+"""Traces over real HTTP: the context that engines get, and spans as a collector stores them."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def ready(world: World, endpoint: str | None, engines: int = 2, **changes:
 
 
 async def ended(world: World, running: RunningRouter) -> list[DecisionRecord]:
-    """The stored decisions, once the router has stopped and sent all it had."""
+    """Return the stored decisions, once the router has stopped and sent all reports."""
     await until(lambda: running.busy() == 0)
     await running.router.collector.collect(final=True)
     await until(lambda: len(running.router.spool) == 0)
@@ -42,7 +42,9 @@ async def ended(world: World, running: RunningRouter) -> list[DecisionRecord]:
 
 
 async def requests_of_all_kinds(world: World, running: RunningRouter) -> None:
-    """Answered at once and streamed, with a session and without, failed here and served there, failed everywhere."""
+    """Send requests answered at once and streamed, with a session and without, retried elsewhere, and failed
+    everywhere.
+    """
     for number in range(4):
         answer = await running.ask(stream=number % 2 == 0, text=f"hello {number}", headers={"x-session-id": f"s{number % 3}"})
         assert answer.status_code == 200

@@ -24,7 +24,10 @@ from processkube.kubernetes_client import KubernetesClient
 CORE = "/api/v1/namespaces/default"
 PODS = f"{CORE}/pods"
 INSTALLED_BELOW_TMP = {one.parts[2] for one in (ROOT, Path(sys.prefix), Path(sys.base_prefix)) if one.is_relative_to("/tmp")}
-"""What this runs from stays visible under a pod's own /tmp, and under a volume over the checkout itself."""
+"""Folders of /tmp with the checkout or the interpreter.
+
+They stay visible under a pod's own /tmp, and under a volume over the checkout itself.
+"""
 
 pytestmark = pytest.mark.skipif(not can_enclose(), reason="this machine forbids user and mount namespaces")
 
@@ -63,7 +66,7 @@ HOOK = """
 import os, sys
 sys.exit(f"{os.environ['TOKEN']} {os.getuid()} {sorted(os.listdir('/data'))}")
 """
-"""Fails, as then an Event tells what it saw."""
+"""A hook that fails, so that an Event has its output."""
 
 
 def a_container(name: str, script: str, **more: Any) -> dict[str, Any]:
@@ -118,7 +121,7 @@ POD: dict[str, Any] = {
 
 @asynccontextmanager
 async def a_node(folder: Path) -> AsyncIterator[KubernetesClient]:
-    """A Kubernetes API and a kubelet."""
+    """Yield a Kubernetes API and a kubelet."""
     async with (
         running_server(folder) as server,
         KubernetesClient(read_kubeconfig(server.kubeconfig), timeout_seconds=PATIENCE_SECONDS) as client,
@@ -206,7 +209,7 @@ async def test_a_pod_has_the_user_the_files_and_the_account_that_its_manifest_sa
 
 
 async def until_refused(client: KubernetesClient) -> dict[str, Any]:
-    """What the init container waits for, once its start was refused."""
+    """Return the init container's state `waiting` once its start was refused."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             pod = await client.request("GET", f"{PODS}/looks")

@@ -109,7 +109,7 @@ def container_of(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def waiting_of(pod: dict[str, Any]) -> dict[str, Any]:
-    """Why its container does not run yet; empty where nothing is known of it."""
+    """Return the reason for which the pod's container does not run yet; empty where none is known."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or [{}]
     waiting: dict[str, Any] = statuses[0].get("state", {}).get("waiting", {})
     return waiting

@@ -1,4 +1,4 @@
-"""Embedded Postgres as this machine allows it (as root: in a user namespace), and what a crash leaves."""
+"""Embedded Postgres under this machine's limits (as root: in a user namespace), and its state after a crash."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ from processkube.identities import identity_of, wait_for_end
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A short path: a socket's may have about 107 bytes."""
+    """Yield a short path, as a socket's path may have about 107 bytes."""
     made = Path(tempfile.mkdtemp(prefix="flpg"))
     yield made
     shutil.rmtree(made, ignore_errors=True)
@@ -150,7 +150,7 @@ async def test_a_database_of_ones_own_that_cannot_be_used_is_one_clear_line_with
 
 @pytest.fixture
 def confined(folder: Path) -> PostgresServer:
-    """A server as where namespaces are forbidden, with its binaries and its data where only root may enter."""
+    """Return a server as on a machine that forbids namespaces, with binaries and data that only root may enter."""
     if os.geteuid() != 0:
         pytest.skip("only root has to become somebody else")
     binaries = find_binaries()

@@ -1,4 +1,4 @@
-"""A state directory whose supervisor was killed: status tells the truth, down cleans up, both may be repeated."""
+"""A state directory whose supervisor was killed: status is correct, down cleans up, both may be repeated."""
 
 import contextlib
 import io

@@ -7,6 +7,6 @@ from fairlead_testing.running.engine import StartEngine, engine_starter
 
 @pytest.fixture
 def start_engine() -> Iterator[StartEngine]:
-    """Starts engine servers on free ports; they serve `m` and are ready at once unless told otherwise."""
+    """Yield a function that starts engine servers on free ports; by default they serve `m` and are ready at once."""
     with engine_starter() as start:
         yield start

@@ -234,7 +234,9 @@ def test_failures_happen_as_asked(engine: RunningEngine) -> None:
 
 
 async def refuses_connections(url: str) -> bool:
-    """Whether new connections are refused; one already in the listener's queue may still be closed unanswered."""
+    """Return whether new connections are refused; one already in the listener's queue may still be closed
+    unanswered.
+    """
     async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
         try:
             await client.get(f"{url}/health")

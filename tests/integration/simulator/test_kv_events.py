@@ -1,4 +1,4 @@
-"""The simulated engine's KV events over real ZMQ, taken by clients that know vLLM's protocol only."""
+"""The simulated engine's KV events over real ZMQ, read by clients that know only vLLM's protocol."""
 
 import time
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def source_of(engine: RunningEngine) -> dict[str, Any]:
 
 
 def replayed(context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str, begin: int) -> list[tuple[int, bytes]]:
-    """What the engine replays from number `begin` on."""
+    """Return the events that the engine replays from number `begin` on."""
     with context.socket(zmq.DEALER) as asking:
         asking.linger, asking.rcvtimeo = 0, int(PATIENCE_SECONDS * 1000)
         asking.connect(endpoint)
@@ -49,7 +49,7 @@ def replayed(context: "zmq.Context[zmq.Socket[bytes]]", endpoint: str, begin: in
 
 
 def complete(engine: RunningEngine, name: int, prompt: str) -> RecordedRequest:
-    """Send a prompt and note what came of it."""
+    """Send a prompt and return its record."""
     token_ids = httpx.post(f"{engine.url}/tokenize", json={"model": "m", "prompt": prompt}, timeout=PATIENCE_SECONDS).json()["tokens"]
     sent = time.time()
     body = {"model": "m", "prompt": prompt, "max_tokens": 20}

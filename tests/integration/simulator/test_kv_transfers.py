@@ -1,4 +1,4 @@
-"""Two simulated engines hand a prompt's KV blocks on: what is held, what is fetched, what happens when it is gone."""
+"""Two simulated engines transfer a prompt's KV blocks: blocks held, blocks fetched, and blocks that are gone."""
 
 import asyncio
 import time
@@ -12,9 +12,9 @@ from fairlead_testing.running.engine import RunningEngine, StartEngine
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 PROMPT = "word" * 1600
-"""1,600 tokens: 100 blocks."""
+"""A prompt of 1,600 tokens: 100 blocks."""
 KEPT = ("--kv-lease-seconds", "3000")
-"""Longer than any test takes, also where time passes faster."""
+"""A time longer than any test takes, even where time passes faster."""
 ASKED = {"do_remote_decode": True, "do_remote_prefill": False}
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": PROMPT}]}
 DIALECTS: dict[str, tuple[dict[str, Any], str]] = {

@@ -1,5 +1,6 @@
-"""A simulated engine with data-parallel ranks, as vLLM behind one API server: each rank computes and caches for itself,
-and a request's header says which.
+"""A simulated engine with data-parallel ranks, as vLLM behind one API server.
+
+Each rank computes and caches separately, and a request's header names its rank.
 """
 
 import httpx

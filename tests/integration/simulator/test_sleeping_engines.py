@@ -1,4 +1,6 @@
-"""The simulated engine sleeps as vLLM does: `tests/vllm/test_sleeping_engines.py` asks a real one the same."""
+"""The simulated engine sleeps as vLLM does; `tests/vllm/test_sleeping_engines.py` asks a real one the same
+questions.
+"""
 
 import asyncio
 from typing import Any
@@ -17,7 +19,7 @@ PROMPT = "word " * 100
 
 
 def gauges(page: str) -> dict[str, float]:
-    """By state, whether the engine says that it is in it."""
+    """Return, for each state, whether the engine says that it is in it."""
     lines = [line for line in page.splitlines() if line.startswith("vllm:engine_sleep_state{")]
     return {line.split('sleep_state="')[1].split('"')[0]: float(line.split()[-1]) for line in lines}
 

@@ -1,9 +1,9 @@
-"""One trace through one engine twice: simulated by `fairlead simulate`, and served over HTTP in virtual time. Both
-must tell the same story.
+"""One trace through one engine twice: simulated by `fairlead simulate`, and served over HTTP in virtual time.
 
-Both drive `fairlead_simulator.engine_model`; what can differ is the memory (block ids here, text there), the clock, and
-what lies between a request and the model. Tolerances: a microsecond of engine time for its own timestamps (a virtual
-loop adds up its pauses), one timer of the server for what a client sees. Hits and lengths are equal.
+Both must have equal results. Both use `fairlead_simulator.engine_model`; the differences are the memory (block ids
+here, text there), the clock, and the path from a request to the model. Tolerances: a microsecond of engine time for its
+own timestamps (a virtual loop adds up its pauses), one timer of the server for a client's times. Hits and lengths are
+equal.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ SPEED = 20.0
 REQUESTS = 250
 
 AMPLE = replace(preset("dualmap-910b4-qwen7b"), block_tokens=BLOCK_TOKENS, dram_tokens=None, kv_tokens=BLOCK_TOKENS * 20_000)
-"""Blocks as large as those of traces, so that both memories know prefixes equally finely."""
+"""An engine with blocks of the traces' size, so that both memories know prefixes equally finely."""
 TIGHT = replace(AMPLE, kv_tokens=BLOCK_TOKENS * 48)
 CHUNKED = replace(preset("vllm-h100-8b"), block_tokens=BLOCK_TOKENS, kv_tokens=BLOCK_TOKENS * 48, max_batched_tokens=2048)
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a client was told, and when it saw its first token, in seconds of engine time."""
+    """A client's answer, and the time of its first token in seconds of engine time."""
 
     first_token: float
     finished: float
@@ -54,10 +54,10 @@ class Served:
 
 
 def a_workload() -> Workload:
-    """Conversations whose answers fill no block: a trace does not name the blocks of answers, so only a
-    server can find one again.
+    """Return conversations whose answers fill no block.
 
-    Such answers never run out of blocks; `test_memories.py` compares both memories where requests are preempted.
+    A trace does not name the blocks of answers, so only a server could find one again. Such answers never run out of
+    blocks; `test_memories.py` compares both memories where requests are preempted.
     """
     rows = (
         replace(row, output_length=max(1, min(row.output_length, BLOCK_TOKENS - 1 - row.input_length % BLOCK_TOKENS)))
@@ -102,7 +102,7 @@ def an_app(engine: EnginePreset) -> EngineApp:
 
 
 async def ask(client: httpx.AsyncClient, at: float, row: TraceRow, prompt: bytes) -> Served:
-    """One streamed chat, sent when the engine's clock is at `at`."""
+    """Send one streamed chat when the engine's clock is at `at`; return the client's view of it."""
     loop = asyncio.get_running_loop()
     await asyncio.sleep(at / SPEED - loop.time())
     body = {

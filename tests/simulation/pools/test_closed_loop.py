@@ -1,4 +1,4 @@
-"""The closed loop against laws that hold for any closed loop, with every quantity counted apart from the others."""
+"""The closed loop against laws that hold for any closed loop; every quantity is counted independently of the others."""
 
 from itertools import islice
 from math import fsum

@@ -1,5 +1,6 @@
-"""Every policy on model engines through failures, scaling, schedules and late news: every request ends,
-nothing is left anywhere.
+"""Every policy on model engines through failures, scaling, schedules and late events: every request ends.
+
+No record of a request is left anywhere.
 """
 
 from collections import Counter
@@ -26,7 +27,7 @@ MODES = ("Disabled", "Load", "Predicted", "AfterPrefill")
 
 
 def events(draw: Random, roles: tuple[Role, ...]) -> tuple[TimelineEvent, ...]:
-    """Ten changes within the run; those of pools leave someone who can fail."""
+    """Return ten changes within the run; changes of pools leave an instance that can fail."""
     found: list[TimelineEvent] = []
     for begin in range(0, 45, 5):
         at = begin + draw.uniform(0.0, 3.0)

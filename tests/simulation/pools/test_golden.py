@@ -1,7 +1,7 @@
-"""Same seed, same numbers: a small experiment against figures written down and reviewed.
+"""The same seed gives the same numbers: a small experiment against recorded and reviewed figures.
 
-To change them on purpose: FAIRLEAD_WRITE_GOLDEN=1 pytest tests/simulation/pools/test_golden.py,
-then read the difference.
+To change them on purpose: FAIRLEAD_WRITE_GOLDEN=1 pytest tests/simulation/pools/test_golden.py, then read the
+difference.
 """
 
 import os
@@ -25,7 +25,10 @@ WRITING = os.environ.get("FAIRLEAD_WRITE_GOLDEN") == "1"
 
 
 def experiment() -> list[dict[str, Any]]:
-    """Round robin on each preset (its rules will not change), at the estimated saturation and above."""
+    """Return the results of round robin, whose rules will not change, on each preset.
+
+    Rates are the estimated saturation and above.
+    """
     rows: list[dict[str, Any]] = []
     for name in PRESETS:
         one = preset(name)
@@ -54,7 +57,7 @@ def experiment() -> list[dict[str, Any]]:
 
 
 def rounded(value: Any) -> Any:
-    """To nine digits: what another libm may do differently in the last place is not a difference."""
+    """Return the value to nine digits, as another libm may differ in the last place."""
     if isinstance(value, float):
         return float(f"{value:.9g}")
     if isinstance(value, dict):

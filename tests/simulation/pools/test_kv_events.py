@@ -1,4 +1,6 @@
-"""Simulated engines publish what their caches do, and routers know it: late, through losses, evictions and restarts."""
+"""Simulated engines publish their cache's changes, and routers learn them: late, through losses, evictions and
+restarts.
+"""
 
 from dataclasses import replace
 from itertools import islice
@@ -27,7 +29,7 @@ IN_DRAM = preset("dualmap-910b4-qwen7b")
 
 
 def small(of: EnginePreset) -> EnginePreset:
-    """An engine whose prefix cache overflows."""
+    """Return an engine whose prefix cache overflows."""
     return replace(of, kv_tokens=81_920) if of.dram_tokens is None else replace(of, dram_tokens=81_920)
 
 
@@ -54,7 +56,7 @@ def run(
 
 
 def _settle(simulation: Simulation) -> None:
-    """What is on its way arrives."""
+    """Deliver all events that are on their way."""
     while simulation._events.next_at() < inf:
         simulation._events.let_happen()
 
@@ -64,7 +66,7 @@ def figures(result: RunResult) -> Figures:
 
 
 def wrong(simulation: Simulation, result: RunResult) -> list[tuple[str, int, int]]:
-    """Instances and prompts of which a router does not know what the engine holds: (instance, believed, held)."""
+    """Return instances and prompts for which a router is wrong: (instance, blocks believed, blocks held)."""
     keys = PromptKeys()
     found = []
     for scheduler in simulation.routers.serving:
@@ -81,7 +83,7 @@ def wrong(simulation: Simulation, result: RunResult) -> list[tuple[str, int, int
 HOST_LOAD = 100_000
 """Tokens per second that an engine loads from host memory."""
 WITH_HOST = replace(small(IN_GPU), host_tokens=400_000, dram_seconds_per_token=1 / HOST_LOAD)
-"""Its host memory overflows too, if later."""
+"""The engine with a host memory that overflows too, but later."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a pool learns of its engines under load, against what the engines are."""
+"""A pool's estimates of its engines under load, compared with the engines' true figures."""
 
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -16,7 +16,7 @@ from fairlead_simulator.workloads.kinds import KINDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Untold(SimulatedPool):
-    """A pool whose table does not say how long decode steps take, as a real one's does not."""
+    """A pool whose table does not have the duration of decode steps, like a real pool's."""
 
     def first_table(self) -> RoutingTable:
         told = SimulatedPool.first_table(self)
@@ -45,8 +45,9 @@ def test_decode_steps_learnt_while_prefills_hold_decodes_up_are_those_of_the_eng
 @pytest.mark.parametrize("belief", [0.25, 1.0, 4.0])
 @pytest.mark.parametrize("rate", [0.3, 1.5, 2.0])
 def test_whole_answers_tell_speed_and_steps_where_nobody_streams_whatever_was_declared(rate: float, belief: float) -> None:
-    """At 2 requests/s the pool is full; of these 450 some 400 are in time if all are streamed. Without an engine's word
-    that it has not begun, 82 were.
+    """At 2 requests/s the pool is full. Of these 450 requests, some 400 are in time if all are streamed.
+
+    Without the engines' word that a request has not begun, 82 were.
     """
     engine = preset("dualmap-910b4-qwen7b")
     rows = islice(KINDS["conversation"].rows(None, None, 3), 900)
@@ -70,7 +71,9 @@ def test_whole_answers_tell_speed_and_steps_where_nobody_streams_whatever_was_de
 
 @pytest.mark.parametrize(("told", "off"), [(0.5, 0.1), (None, 0.25)])
 def test_routers_apart_tell_speed_from_whole_answers_well_if_they_hear_each_other_and_nearly_if_not(told: float | None, off: float) -> None:
-    """No answer shows what others make its instance compute: each is taken to do as much as this one on average."""
+    """No answer shows the work that other routers give its instance; each is assumed to give as much as this one on
+    average.
+    """
     engine = preset("dualmap-910b4-qwen7b")
     rows = islice(KINDS["conversation"].rows(None, None, 3), 1800)
     workload = load_workload(rows, requests=900, max_input=engine.max_input_tokens, infer_sessions=True)

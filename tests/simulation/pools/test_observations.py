@@ -1,4 +1,4 @@
-"""The simulator's scheduler and a router's are the same: told the same, they answer the same."""
+"""The simulator's scheduler and a router's are equal: the same observations give the same answers."""
 
 from itertools import islice
 

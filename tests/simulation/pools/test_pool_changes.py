@@ -1,4 +1,4 @@
-"""Scaling, failures, schedules, transfers and poor sight during a run."""
+"""Scaling, failures, schedules, transfers and late information during a run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -244,7 +244,9 @@ def test_a_slower_pool_is_asked_less_in_a_closed_loop() -> None:
 
 
 def test_when_every_prefill_instance_is_lost_decode_instances_compute_all_until_they_are_back() -> None:
-    """Nobody is refused or failed: what was sent to the lost ones is tried again, also before the loss was noticed."""
+    """No request is refused or fails: requests at lost instances are tried again, even if sent before the loss was
+    noticed.
+    """
     lost = [Fail(at=60.0, instance=0, detected_after_seconds=2.0, recovered_after_seconds=60.0)] * 2
     simulation = simulated(instances=0, rate=2.0, timeline=lost, prefill_instances=2, decode_instances=3, policy="mooncake")
     assert phases(simulation) == {"finished": len(simulation.result.jobs)}

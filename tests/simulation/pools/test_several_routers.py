@@ -1,4 +1,7 @@
-"""Several routers of one pool: each sees its own requests only, and knows how many they are, or one decides for all."""
+"""Several routers of one pool.
+
+Each sees only its own requests and knows their share of all, or one router decides for all.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,12 +24,15 @@ from fairlead_simulator.workloads.kinds import KINDS
 WORKLOAD = load_workload(islice(KINDS["conversation"].rows(None, None, 4), 1500), requests=600, max_input=20_480, infer_sessions=True)
 SHORT = load_workload(islice(KINDS["tool-agent"].rows(None, None, 2), 400), requests=300, max_input=10_000, infer_sessions=True)
 BEGIN, END = 100.0, 190.0
-"""Seconds in which is looked; requests come from 0 to 200."""
+"""The seconds between which loads are measured; requests come from 0 to 200."""
 SPEED = 6250.0
 
 
 def run(routers: int) -> tuple[Simulation, float, float]:
-    """The mean load that the first router saw, of what was really computed, and the largest ratio of two paces."""
+    """Return the simulation, the mean load that the first router saw relative to the computed one, and a ratio.
+
+    The ratio is the largest between two speeds.
+    """
     spec = SimulatedPool(
         preset=preset("dualmap-910b4-qwen7b"),
         instances=0,
@@ -81,7 +87,7 @@ TOGETHER = SimulatedPool(
 
 
 def shares(spec: SimulatedPool, *timeline: TimelineEvent) -> tuple[float, float]:
-    """Of all requests and their prompt tokens, what was in time and what was found in caches."""
+    """Return the share of requests in time, and the share of prompt tokens found in caches."""
     jobs = Simulation(spec, plan_jobs(WORKLOAD, ArrivalPlan(rate=3.0)), timeline=timeline).run().jobs
     served = [job for job in jobs if job.phase is Phase.FINISHED]
     in_time = sum(job.first_token_at - job.arrives_at < spec.slo_ttft_seconds for job in served)
@@ -121,7 +127,7 @@ def test_a_break_costs_no_more_than_deciding_alone_as_long_as_it_lasts() -> None
 
 
 def test_a_break_of_one_direction_costs_no_more_than_one_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Words still come to the decider, and no verdict comes back, until the routers notice."""
+    """Requests still reach the decider, but no verdict comes back, until the routers notice."""
 
     def fall_silent(links: RouterLinks) -> None:
         for link in links._links:
@@ -135,7 +141,7 @@ def test_a_break_of_one_direction_costs_no_more_than_one_of_both(monkeypatch: py
 
 
 def test_two_deciders_at_once_serve_no_worse_than_routers_that_never_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where lists of routers differ: half of them ask one, half of them another."""
+    """Lists of routers differ, so that half of the routers ask one decider and half another."""
 
     def connect(links: RouterLinks, decider: SharedScheduler, fronts: Sequence[SharedScheduler], now: float) -> None:
         half = len(fronts) // 2

@@ -1,4 +1,4 @@
-"""The model against what is known without it: queueing theory, conservation, the ideal cache, the prefill ceiling."""
+"""The model against independent results: queueing theory, conservation, the ideal cache, the prefill ceiling."""
 
 from dataclasses import replace
 from itertools import islice
@@ -29,7 +29,7 @@ def spec(instances: int, policy: str = "round-robin", **changes: object) -> Simu
 
 
 def prompts(count: int, rate: float, tokens: int, seed: int) -> list[Job]:
-    """Poisson arrivals of one-token answers to equal, unshared prompts."""
+    """Return Poisson arrivals of equal, unshared prompts with one-token answers."""
     source, now, jobs = Random(seed), 0.0, []
     for index in range(count):
         now += source.expovariate(rate)

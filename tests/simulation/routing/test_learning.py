@@ -1,4 +1,4 @@
-"""Policies learn in virtual time, and what happens to their models changes nothing but who chooses."""
+"""Policies learn in virtual time, and faults of their models change only which policy chooses."""
 
 from functools import cache
 from itertools import islice
@@ -50,7 +50,7 @@ def mean_ttft(result: RunResult) -> float:
 
 
 def share_on_fast_instances(result: RunResult) -> float:
-    """Of the prompt tokens that were computed."""
+    """Return the share of the computed prompt tokens that fast instances computed."""
     computed = [
         (int(job.instance[1:4]) % 2 == 0, job.input_tokens - job.hit_tokens)
         for job in result.jobs

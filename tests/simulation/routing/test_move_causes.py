@@ -29,7 +29,7 @@ SESSIONS = {
         {"name": "default", "plugins": [{"pluginRef": "queue-scorer", "weight": 4}, {"pluginRef": "session-affinity-scorer"}]}
     ],
 }
-"""A file that goes by homes, and leaves them for short queues."""
+"""The policy's file, which routes by homes and leaves them for short queues."""
 
 VARIANTS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     *((name, NONE) for name in BUILT_IN.names if name != "endpoint-picker"),
@@ -44,7 +44,7 @@ VARIANTS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 
 def records(policy: str, parameters: Mapping[str, Any], seed: int, rate: float, queue_limit: int = 1024) -> SchedulerRecords:
-    """What a pool reports in which three of eight instances drain, and four others come, under this load."""
+    """Return the reports of a pool in which three of eight instances drain and four others start, under this load."""
     pool = table(8, policy=policy, parameters={**parameters, "queue_limit": queue_limit}, kv_cache_tokens=150_000)
     draining = tuple(
         replace(one, state=InstanceState.DRAINING, anchors=0) if index < 3 else one for index, one in enumerate(pool.instances)
@@ -57,7 +57,7 @@ def records(policy: str, parameters: Mapping[str, Any], seed: int, rate: float, 
 
 
 def wrong_with(move: Move[PoolKey, float], slo_seconds: float) -> list[str]:
-    """What contradicts the cause of a move, by its own numbers and by the target."""
+    """Return the contradictions to the cause of a move, by its own numbers and by the target."""
     found = cause_contradictions(move)
     stay = move.predicted_source_ttft_seconds
     if move.trigger is BindingReason.SLO and (stay is None or stay < slo_seconds):

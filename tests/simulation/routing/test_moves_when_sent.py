@@ -1,4 +1,6 @@
-"""EAR in virtual time, on engines with little KV memory: its record against where requests were computed."""
+"""EAR in virtual time, on engines with little KV memory: its record agrees with the instances that computed
+requests.
+"""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Policies over one generated conversation workload on ideal instances: the orderings the algorithms promise."""
+"""Policies over one generated conversation workload on ideal instances: their order is as the algorithms promise."""
 
 from collections.abc import Mapping
 from dataclasses import replace

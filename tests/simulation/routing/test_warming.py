@@ -1,7 +1,7 @@
-"""What a new instance is given beside instances with full caches, by the operator's weights and the routers' scheduler.
+"""The share of a new instance beside instances with full caches, by the operator's weights and the routers' scheduler.
 
-In virtual time: 40 new sessions a second at 4 instances, a fifth from `BORN` on. A share is that of the requests of 10
-seconds, over the fair one: at 1.0 an instance gets as much as the others.
+In virtual time: 40 new sessions a second at 4 instances, with a fifth instance from `BORN` on. A share is the
+instance's part of the requests of 10 seconds, over the fair part: at 1.0 it gets as much as the others.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ NEW = f"i{OLD:02d}"
 
 
 def at(second: int, of: RoutingTable, warming: Warming) -> RoutingTable:
-    """The table that the operator and the API make of the pool at this second."""
+    """Return the table that the operator and the API make of the pool at this second."""
     pool = DesiredPool(roles=(replace(wanted(OLD + 1), warming=warming),))
     observed = [instance(f"i{number:02d}", since=-1000.0) for number in range(OLD)]
     if second >= BORN:
@@ -39,7 +39,7 @@ def at(second: int, of: RoutingTable, warming: Warming) -> RoutingTable:
 
 
 def shares(policy: str, warming: Warming) -> list[float]:
-    """Of the new instance, in each window since it is there."""
+    """Return the new instance's share in each window since its start."""
     scheduler = PoolScheduler(table(OLD, policy=policy, window=0), "r", 0, sample_rate=0.0, settings=SchedulerSettings(load_samples=False))
     running: list[tuple[float, Dispatch]] = []
     given = [0] * ((ENDS - BORN) // WINDOW)

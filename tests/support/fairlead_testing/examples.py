@@ -1,4 +1,4 @@
-"""How many examples property tests run, by the profile that pytest was started with: those of `processkube.testing`."""
+"""The number of examples of property tests for each profile of pytest, as in `processkube.testing`."""
 
 from processkube.testing.examples import examples, register_profiles, search
 

@@ -1,8 +1,9 @@
-"""Counts the work of a parser without a clock: the lines of Python that run, and the bytes that calls into C look at.
+"""Measures the work of a parser without a clock: the executed lines of Python, and the bytes that calls into C look at.
 
-Lines are counted by `sys.settrace`. C hides its work, so a parser gets bytes that count what is done to them, and the
-names `bytes` and `bytearray` and the regular expressions of its modules are replaced by ones that count. What a
-compiled decoder (msgspec, orjson, llhttp) does is not seen: they pass over their bytes once.
+Lines are counted by `sys.settrace`, which does not see the work of C code. So a parser gets bytes objects that count
+how many bytes its calls look at. In its modules, the names `bytes` and `bytearray` and the regular expressions are
+replaced by ones that count. The work of compiled decoders (msgspec, orjson, llhttp) is not counted, because they pass
+over their bytes once.
 """
 
 import re
@@ -15,11 +16,11 @@ from typing import Any
 import pytest
 
 LINE = 32
-"""A line of Python counts as much as looking at this many bytes."""
+"""The number of bytes that count as much as one executed line of Python."""
 
 
 class Work:
-    """What was done since the last `reset`, in bytes looked at."""
+    """The work since the last `reset`, in bytes looked at."""
 
     done = 0
 
@@ -29,7 +30,7 @@ def _looked(size: int) -> None:
 
 
 class CountedBytes(bytes):
-    """Bytes whose methods count how many of them are looked at; so do those of their parts."""
+    """Bytes whose methods count the bytes that they look at. Slices and parts of them count too."""
 
     def __new__(cls, *given: Any) -> "CountedBytes":
         made = super().__new__(cls, *given)
@@ -78,7 +79,7 @@ class CountedBytes(bytes):
 
 
 class CountedArray(bytearray):
-    """As `CountedBytes`, for bytes that grow."""
+    """A `bytearray` that counts as `CountedBytes` does."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -114,7 +115,7 @@ def _found(find: Callable[..., int], text: Any, given: tuple[Any, ...]) -> int:
 
 
 class CountedPattern:
-    """A regular expression that counts how far it looks."""
+    """A regular expression that counts the bytes that it looks at."""
 
     def __init__(self, pattern: "re.Pattern[Any]") -> None:
         self._pattern = pattern
@@ -144,7 +145,7 @@ class CountedPattern:
 
 @contextmanager
 def counted(*modules: ModuleType) -> Iterator[None]:
-    """Within it, these modules use names and patterns that count."""
+    """Replace names and patterns in these modules by ones that count, until the block ends."""
     with pytest.MonkeyPatch.context() as patch:
         for module in modules:
             for name, value in tuple(vars(module).items()):
@@ -156,7 +157,7 @@ def counted(*modules: ModuleType) -> Iterator[None]:
 
 
 def work_of(parse: Callable[[], object]) -> int:
-    """What the call does, in bytes looked at."""
+    """Return the work of a call, in bytes looked at."""
     before = Work.done
     files = (__file__,)
 
@@ -179,7 +180,7 @@ def work_of(parse: Callable[[], object]) -> int:
 def assert_linear(
     parse: Callable[[bytes], object], make: Callable[[int], bytes], size: int, *modules: ModuleType, most: float = 2.5
 ) -> None:
-    """Twice as many bytes take at most `most` times the work."""
+    """Assert that twice as many bytes take at most `most` times the work."""
     with counted(*modules):
         parse(CountedBytes(make(size)))  # what is made once
         once = work_of(lambda: parse(CountedBytes(make(size))))

@@ -1,4 +1,7 @@
-"""Counts what the event loop's steps do: the calls between two looks at its sockets, the same on every machine."""
+"""Measures the event loop's steps by their number of function calls, which is the same on every machine.
+
+A step is what the loop does between two polls of its sockets.
+"""
 
 import asyncio
 import sys
@@ -11,8 +14,9 @@ from unittest.mock import patch
 
 
 class Turns:
-    """`longest` is the number of calls (of Python and C functions) of the longest step so far, `where` those that it
-    made most.
+    """Counts of calls. `longest` is the number of calls (of Python and C functions) in the longest step so far.
+
+    `where` has the functions that this step called most, with their numbers of calls.
     """
 
     def __init__(self) -> None:
@@ -36,7 +40,7 @@ class Turns:
 
 @contextmanager
 def counted_turns() -> Iterator[Turns]:
-    """Counts this thread's steps while the block runs; other threads' work is not the loop's."""
+    """Count the steps of this thread's event loop during the block; calls in other threads are not counted."""
     turns, run = Turns(), asyncio.Handle._run
 
     def counted(handle: asyncio.Handle) -> Any:

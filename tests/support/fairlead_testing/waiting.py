@@ -1,4 +1,4 @@
-"""How long tests wait for what other tasks and processes bring about: as long as those of the sandbox's Kubernetes."""
+"""The time limit of tests that wait for other tasks and processes, which is also the limit of processkube's tests."""
 
 from processkube.testing.waiting import PATIENCE_SECONDS
 

@@ -1,4 +1,4 @@
-"""Whose prompts kept a request waiting, told from when each instance computed which prompt."""
+"""For whose prompts a request waited, derived from the times at which each instance computed which prompt."""
 
 import pytest
 from benchmarks.apart_losses import losses, prefills_of, spent

@@ -1,4 +1,4 @@
-"""The canary's benchmark on recorded sessions: their turns, and what an engine holds of them."""
+"""The canary's benchmark on recorded sessions: their turns, and the tokens of them that an engine holds."""
 
 from collections import Counter
 from random import Random
@@ -11,7 +11,7 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 
 def row(session: str | None, *blocks: int, answer: int = 10) -> TraceRow:
-    """A prompt of these whole blocks and one token more."""
+    """Return a row whose prompt has these whole blocks and one more token."""
     return TraceRow(
         timestamp_ms=0.0, input_length=BLOCK_TOKENS * len(blocks) + 1, output_length=answer, hash_ids=(*blocks, 99), session=session
     )

@@ -1,4 +1,6 @@
-"""Command lines of benchmarks: a wrong argument is one line of error before anything starts, and help is there."""
+"""Command lines of benchmarks: a wrong argument gives one line of error before anything starts, and there is a help
+text.
+"""
 
 import argparse
 import importlib
@@ -47,7 +49,7 @@ COMMANDS = {
 
 
 def run(monkeypatch: pytest.MonkeyPatch, module: str, arguments: list[str]) -> int | str | None:
-    """The code with which the program ends."""
+    """Run the program and return its exit code."""
     monkeypatch.setattr("sys.argv", [module, *arguments])
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(module).main()
@@ -108,7 +110,9 @@ def test_what_can_be_is_read() -> None:
 
 
 def test_a_program_that_is_ended_ends_what_it_started() -> None:
-    """As `timeout` and service managers end programs; without this the processes stay, pinned to a core."""
+    """`timeout` and service managers end programs by SIGTERM. Otherwise their processes would stay, pinned to a
+    core.
+    """
     words = (
         "import sys, time; from benchmarks.command_line import end_everything_when_ended; from benchmarks.gateway import process\n"
         "end_everything_when_ended()\n"

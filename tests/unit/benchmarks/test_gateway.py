@@ -1,4 +1,4 @@
-"""The benchmark of the gateway: which answers count, what its neighbours are, and whose CPU time is counted."""
+"""The benchmark of the gateway: which answers count, which other processes run, and whose CPU time is counted."""
 
 import argparse
 import math
@@ -17,7 +17,7 @@ from benchmarks.gateway_load import LoadConnection, LoadResults
 
 
 class Sent:
-    """A connection that keeps what is written."""
+    """A connection that keeps the bytes that are written to it."""
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []

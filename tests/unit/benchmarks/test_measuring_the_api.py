@@ -1,4 +1,4 @@
-"""Benchmarks of the control API: an answer that is none is not taken for a fast one, and what is posted is new."""
+"""Benchmarks of the control API: an error does not count as a fast answer, and every post has new records."""
 
 from collections.abc import Callable
 from functools import partial

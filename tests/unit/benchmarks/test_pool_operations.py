@@ -1,4 +1,4 @@
-"""The load that pools are operated under."""
+"""The load on the pools that the benchmark operates."""
 
 from itertools import islice
 
@@ -24,7 +24,7 @@ def test_so_many_rows_are_sent_as_the_rate_and_the_time_ask_for() -> None:
 
 
 def turns(count: int) -> list[TraceRow]:
-    """A turn a second, of forty sessions in turn."""
+    """Return a turn every second, of forty sessions in rotation."""
     return [
         TraceRow(
             timestamp_ms=1000 * second, input_length=4 * 512 + 1, output_length=1, hash_ids=(0, *range(100 * session, 100 * session + 3))

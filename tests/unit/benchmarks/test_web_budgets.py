@@ -1,4 +1,4 @@
-"""Figures beside budgets: percentiles, slopes, and what is said of pages that failed."""
+"""Figures beside budgets: percentiles, slopes, and the words about pages that failed."""
 
 import pytest
 from benchmarks.web_budgets.budgets import Line, percentile, slope

@@ -1,4 +1,4 @@
-"""Whatever is seen of adopted pods, no plan makes or deletes one; what the pool made itself it ends itself."""
+"""Whatever is observed of adopted pods, no plan makes or deletes one. The pool ends only pods that it made itself."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
-"""Who wins a session: the rule alone, and routers that live by it while reports are delayed, repeated and
-lost and processes restart.
+"""Which router wins a session: the rule alone, and routers that follow it while reports are delayed, repeated and lost
+and processes restart.
 """
 
 from collections import deque
@@ -75,13 +75,13 @@ def test_a_router_that_moved_twice_on_old_news_does_not_beat_the_first_writer() 
 
 
 class Router:
-    """A router's knowledge, its spool, and what is on its way to it."""
+    """A router's knowledge, its spool, and the messages that are in transit to it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.bindings = SessionBindings(POOL, 1e9, {})
         self.told: Binding | None = None
-        """The newest binding heard of the API: what it keeps on disk."""
+        """The newest binding received from the API, which the router keeps on disk."""
         self.spool: deque[tuple[BindingChange, ...]] = deque()
         self.receipts: deque[ReportReceipt] = deque()
         self.stream: deque[Binding] = deque()
@@ -89,7 +89,7 @@ class Router:
 
 
 class Races(RuleBasedStateMachine):
-    """One session, three routers, one API."""
+    """A session, three routers and an API."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class Races(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 2))
     def stream_breaks(self, which: int) -> None:
-        """What was on its way is lost; the new connection begins with the present."""
+        """Break a stream: messages in transit are lost, and the new connection begins with the present binding."""
         self.routers[which].stream = deque([self.binding()] if self.held.version else [])
 
     @rule(which=st.integers(0, 2))
@@ -230,7 +230,7 @@ class Races(RuleBasedStateMachine):
 
     @rule()
     def everything_arrives(self) -> None:
-        """Then every router believes what the API says."""
+        """Deliver all messages. Afterwards every router has the API's binding."""
         for which, router in enumerate(self.routers):
             while router.spool:
                 self.report(which, answer_is_lost=False, unknown=False)

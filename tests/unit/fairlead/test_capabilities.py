@@ -1,4 +1,4 @@
-"""Figures of engines: the better source wins, and only what was observed may refuse."""
+"""Figures of engines: the better source wins, and only observed figures may cause refusals."""
 
 from dataclasses import replace
 
@@ -79,7 +79,7 @@ SEEN = st.builds(
 
 @given(st.lists(SEEN, min_size=1), SEEN)
 def test_what_a_router_saw_long_before_the_others_has_no_say(figures: list[Figure], old: Figure) -> None:
-    """An idle router remembers engines as they were, however many requests it saw then."""
+    """An idle router remembers engines as they were, even if it saw many requests then."""
     newest = min(one.age_seconds or 0.0 for one in figures)
     old = replace(old, age_seconds=newest + SAME_TIME_SECONDS + 1.0 + (old.age_seconds or 0.0))
     assert agreed([*figures, old]) == agreed(figures) == agreed([old, *figures])

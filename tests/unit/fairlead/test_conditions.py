@@ -1,4 +1,4 @@
-"""Conditions and their reasons."""
+"""The conditions of a pool and their reasons."""
 
 from dataclasses import replace
 
@@ -239,7 +239,7 @@ def test_tasks_meet_their_target_when_each_class_with_one_does(seen: tuple[TaskO
 @pytest.mark.parametrize(("in_time", "whole", "goal"), [(309, 375, 82.4), (603, 750, 80.4), (9, 10, 90.0), (999, 1000, 99.9)])
 @pytest.mark.parametrize("missing", [0, 1])
 def test_a_share_that_equals_its_goal_meets_it_in_conditions_as_in_the_api(in_time: int, whole: int, goal: float, missing: int) -> None:
-    """Few shares and goals are exact as floating-point numbers."""
+    """Few shares and goals are exact floating-point numbers."""
     target, seen_ = TaskTarget(name="default", turn_time_seconds=1.0, percentile=goal), of_tasks("default", whole, in_time - missing)
     observations = replace(answer(), tasks=(seen_,), slo_attainment=(in_time - missing) / whole)
     facts = replace(SETTLED, observations=observations, task_targets=(target,), slo_percentile=goal)

@@ -1,4 +1,4 @@
-"""Cordoned instances: no new requests, still there, first to go."""
+"""Cordoned instances: they get no new requests, keep running, and are the first to be removed."""
 
 from dataclasses import replace
 

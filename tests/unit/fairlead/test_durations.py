@@ -1,4 +1,4 @@
-"""Durations."""
+"""Durations as texts and as seconds."""
 
 import pytest
 from hypothesis import given

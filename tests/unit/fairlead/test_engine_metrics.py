@@ -1,4 +1,4 @@
-"""An engine's metrics page for people: its own names in groups, histograms in three figures, and nothing unbounded."""
+"""An engine's metrics page for people: its own names in groups, histograms as three figures, and everything bounded."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Instances that change their role: drained in one, then the same pod in the other."""
+"""Instances that change their role: they drain in one role, then the same pod serves in the other."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ PREFILL, DECODE = Role.PREFILL, Role.DECODE
 
 
 def pair(prefill: int, decode: int) -> tuple[ObservedInstance, ...]:
-    """So many serving instances p0, p1, … and d0, d1, …"""
+    """Return this many serving instances p0, p1, … and d0, d1, …"""
     return (
         *(instance(f"p{number}", role=PREFILL) for number in range(prefill)),
         *(instance(f"d{number}", role=DECODE) for number in range(decode)),

@@ -1,4 +1,4 @@
-"""GatewayReady: what gateways say of a pool, in one word and theirs."""
+"""GatewayReady: the condition that summarizes what gateways report about a pool."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a gateway key opens, and how much may be taken from a limit."""
+"""What a gateway key gives access to, and how much may be taken from a limit."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from fairlead.tables import PoolKey
 CHAT = PoolKey(namespace="default", name="chat")
 PER_MINUTE = st.floats(0.1, 1e6)
 STEPS = st.lists(st.tuples(st.floats(0.0, 90.0), st.integers(1, 40)), max_size=60)
-"""(seconds since the step before, tries at that moment)"""
+"""Pairs of (seconds since the step before, requests at that time)."""
 
 
 @given(PER_MINUTE, STEPS)

@@ -1,4 +1,4 @@
-"""A halted rollout: whose template those get who take the place of lost instances, or are added."""
+"""A halted rollout: which template instances get that replace lost ones, or are added."""
 
 from collections import Counter
 
@@ -22,7 +22,7 @@ def rolling(replicas: int, halt: Halt | None) -> DesiredPool:
 
 
 def created(desired: DesiredPool, *here: ObservedInstance) -> list[str]:
-    """The templates of the instances that are created now."""
+    """Return the templates of the instances that are created now."""
     known = answer(*(seen(one.id) for one in here))
     actions = next_actions(desired, here, known, NOW, last_ordinal=9)
     return [action.spec_hash for action in actions if isinstance(action, CreateInstance)]

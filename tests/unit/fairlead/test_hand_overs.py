@@ -1,4 +1,4 @@
-"""What sessions keep when their instances leave: between nothing and all, and never less with better means."""
+"""What sessions keep when their instances leave: between nothing and everything, and never less with better means."""
 
 from dataclasses import replace
 

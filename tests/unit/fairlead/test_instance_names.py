@@ -1,4 +1,4 @@
-"""Names of instances: the same for all who see the same, and never given twice."""
+"""Names of instances: equal for all operators with equal observations, and never given twice."""
 
 import re
 from dataclasses import replace
@@ -63,9 +63,9 @@ def test_ordinals_go_on_after_the_highest_ever_seen_also_when_it_ends_or_is_gone
 @examples(200)
 @given(st.integers(0, 6), st.integers(0, 12), st.data())
 def test_two_operators_never_make_more_than_wanted_however_their_looks_interleave(before: int, replicas: int, data: st.DataObject) -> None:
-    """Each looks, then creates one by one; the other may look between any two creations.
+    """Each operator lists instances, then creates one after the other. The other may list between any two creations.
 
-    A name that exists is made by nobody again.
+    An instance whose name exists is not created again.
     """
     pods = list(range(1, before + 1))
     todo: dict[str, list[int]] = {"one": [], "other": []}

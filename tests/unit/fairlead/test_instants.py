@@ -1,4 +1,4 @@
-"""Instants are read as RFC 3339 has them, and alike on every Python."""
+"""Instants are read as RFC 3339 defines them, and the same on every Python version."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

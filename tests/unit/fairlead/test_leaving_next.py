@@ -1,4 +1,6 @@
-"""Instances that are drained soon are known before: those that a rollout replaces, and those a person wants gone."""
+"""Instances that will soon be drained are known in advance: those that a rollout replaces, and those that a person
+wants removed.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What routers are told to expect of a pool without an instance that accepts."""
+"""What routers can expect of a pool without an accepting instance."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -55,7 +55,7 @@ def test_nothing_is_said_of_a_pool_that_has_instances_in_service_or_lost_them(st
 
 
 def test_a_prefill_instance_that_serves_alone_is_not_what_requests_wait_for() -> None:
-    """Without a decode instance it takes none: what is held for the pool is held until that one serves."""
+    """Without a decode instance it gets no requests. Requests for the pool are held until a decode instance serves."""
     spec = parse_spec({"model": "m", "roles": [{"name": "prefill", "replicas": 1}, {"name": "decode", "replicas": 1}]})
 
     def told(prefill: InstanceState, decode: InstanceState, *stuck: str) -> Outlook:

@@ -78,9 +78,9 @@ def test_a_pool_of_sglang_reads_sglangs_gauge_unless_another_is_named() -> None:
 BALANCED = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "ratio": {"mode": "Auto"}}
 """A schedule for a pool of prefill and decode."""
 MARKED = {"labels": {"fairlead.dev/pool": "chat"}}
-"""What a template copied from a pod has."""
+"""The metadata of a template that was copied from a pod."""
 WASTEFUL = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "earlyRejection": {"mode": "AfterPrefill"}}
-"""Another."""
+"""A second schedule for a pool of prefill and decode."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which class goes before which, and who may claim one."""
+"""The order of priority classes, and who may claim which."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Plans, one situation each."""
+"""The reconciler's plans, each for one situation."""
 
 from dataclasses import replace
 
@@ -167,7 +167,7 @@ def test_a_rollout_first_adds_then_drains_one_then_waits() -> None:
 
 
 def test_a_rollout_goes_on_while_an_outdated_instance_drains_for_long() -> None:
-    """4 are wanted, 5 may be there and 3 serve. The one that drains takes the place of the surge, not that of another
+    """4 instances are wanted, 5 may exist and 3 serve. The draining one uses the surge, not the place of another
     drain.
     """
     pool = wanted_pool(4, rollout=RolloutBounds(max_surge=1, max_unavailable=1))
@@ -238,7 +238,9 @@ def test_a_pod_that_ends_is_not_deleted_again() -> None:
 
 @pytest.mark.parametrize(("speed", "drained"), [(None, "b"), (30_000.0, "a"), (100.0, "b")])
 def test_a_drain_is_priced_by_the_speed_that_was_measured(speed: float | None, drained: str) -> None:
-    """One session with a large cache against five with small ones: a fast engine computes the large one again soon."""
+    """One session with a large cache is compared with five that have small ones. A fast engine recomputes the large one
+    soon.
+    """
     known = answer(seen("a", sessions=1, cache=40_000), seen("b", sessions=5, cache=1_000))
     figure = UNKNOWN if speed is None else Figure(value=speed, source=Source.MEASURED)
     known = replace(known, capability=EngineCapability(prefill_tokens_per_second=figure))

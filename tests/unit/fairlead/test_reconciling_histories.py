@@ -1,4 +1,4 @@
-"""Random histories of a pool. `ClusterWorld` asserts the invariants at every plan; at the end everything settles."""
+"""Random histories of a pool. `ClusterWorld` asserts the invariants at every plan, and in the end the pool settles."""
 
 from dataclasses import replace
 from enum import Enum
@@ -15,7 +15,7 @@ from fairlead_testing.worlds.cluster_worlds import ClusterWorld
 from fairlead_testing.worlds.pool_worlds import wanted, wanted_pair, wanted_pool
 
 LONGEST_QUIET_ROUNDS = 200
-"""Rounds in which a pool of at most ten instances must be what is wanted, when nothing goes wrong any more."""
+"""The maximum number of rounds without trouble until a pool of at most ten instances is as its spec wants it."""
 
 picks = st.integers(0, 30)
 halts = st.builds(Halt, former_hash=st.sampled_from([None, "one", "two", "three"]), updated=st.integers(0, 3))
@@ -26,7 +26,7 @@ bounds = st.builds(
 
 
 class Trouble(Enum):
-    """What may come between an operator and its plan while nobody changes the pool."""
+    """The events that can interrupt an operator's plan while nobody changes the pool."""
 
     CRASH = "the operator ends in the middle of its plan"
     REFUSAL = "the Kubernetes API refuses a call"
@@ -36,7 +36,7 @@ class Trouble(Enum):
 
 
 class Histories(RuleBasedStateMachine):
-    """A pool, its cluster, its operator, and everything that may happen to them in any order."""
+    """A pool, its cluster, its operator, and all events that can happen to them in any order."""
 
     world: ClusterWorld
 
@@ -61,7 +61,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: len(self.world.desired.roles) == 2)
     @rule(prefill_gains=st.booleans())
     def shift(self, prefill_gains: bool) -> None:
-        """What the ratio controller does: one more of one role, one less of the other."""
+        """Move an instance between the roles, as the ratio controller does."""
         prefill, decode = self.world.desired.roles
         gains, gives = (prefill, decode) if prefill_gains else (decode, prefill)
         if gives.replicas > self._least(gives) and gains.replicas < gains.max_replicas:
@@ -118,7 +118,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(pick=picks)
     def node_blinks(self, pick: int) -> None:
-        """A node goes away and comes back, and the operator sees both."""
+        """Let a node disappear and return; the operator observes both."""
         self.world.crash()
         name = self._pod(pick)
         for health in (PodHealth.UNREACHABLE, PodHealth.READY):
@@ -178,7 +178,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: is_at_rest(self.world))
     @rule(chosen=st.sets(picks, min_size=1, max_size=3), troubles=st.lists(st.sampled_from(Trouble), max_size=12))
     def drains_and_nothing_else(self, chosen: set[int], troubles: list[Trouble]) -> None:
-        """Instances of a pool at rest are asked to drain, and nothing else is changed until they are gone."""
+        """Request drains of instances of a pool at rest, and change nothing else until they are gone."""
         asked = {self._pod(pick) for pick in chosen} - {""}
         began = len(self.world.history)
         for name in asked:
@@ -195,7 +195,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(rounds=st.integers(1, 6), finish=st.booleans())
     def calm(self, rounds: int, finish: bool) -> None:
-        """Seconds in which all goes well; long requests do not `finish` within them."""
+        """Run seconds without trouble. Long requests do not `finish` within them."""
         self.world.requests_arrive()
         for _ in range(rounds):
             self.world.quiet_round(finish=finish)
@@ -221,7 +221,7 @@ class Histories(RuleBasedStateMachine):
 
 
 def is_at_rest(world: ClusterWorld) -> bool:
-    """Whether the pool is settled, and nobody has asked for anything that the operator has not seen yet."""
+    """Return whether the pool is settled, and the operator has seen all requests of people."""
     untouched = all(
         pod.health is PodHealth.READY and not (pod.terminating or pod.cordoned or pod.drain_requested) for pod in world.pods.values()
     )
@@ -230,7 +230,7 @@ def is_at_rest(world: ClusterWorld) -> bool:
 
 
 def have_trouble(world: ClusterWorld, trouble: Trouble) -> None:
-    """One round with this trouble."""
+    """Run a round with this trouble."""
     match trouble:
         case Trouble.CRASH | Trouble.REFUSAL:
             world.observe()
@@ -250,14 +250,14 @@ def have_trouble(world: ClusterWorld, trouble: Trouble) -> None:
 
 
 def check_successors(world: ClusterWorld, began: int, asked: int) -> None:
-    """At most one successor is ever made for each drain that was asked for."""
+    """Assert that at most one successor is made for each requested drain."""
     created = [action for action in world.history[began:] if isinstance(action, CreateInstance)]
     assert len(created) <= asked, f"{len(created)} successors for {asked} drains: {created}"
 
 
 def settle(world: ClusterWorld) -> None:
-    """Let everything go its way, nothing be cordoned, asked to drain or halted: the pool settles on what is wanted, and
-    stays there.
+    """End all trouble, cordons, drains and halts, and assert that the pool becomes what its spec wants, and stays
+    so.
     """
     world.crash()
     world.api_up = True
@@ -280,7 +280,7 @@ def settle(world: ClusterWorld) -> None:
 
 
 def check_calm(world: ClusterWorld, began: int, before: set[str]) -> None:
-    """Under constant input nothing flaps: what was made or moved stays."""
+    """Assert that constant input causes no changes back and forth: what was made or moved stays."""
     flipped: set[str] = set()
     for action in world.history[began:]:
         if isinstance(action, FlipRole | EndDrain) or (isinstance(action, WakeInstance) and action.begins):

@@ -1,4 +1,4 @@
-"""A pool that was created again with other roles: what served before goes as others serve in its place."""
+"""A pool that was created again with other roles: its former instances leave as instances of the new roles serve."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ LONGEST_ROUNDS = 200
 
 
 def stepped(desired: DesiredPool, pods: dict[str, ObservedInstance], now: float) -> bool:
-    """Carry out one round; new pods are ready in the next one. Returns whether there was anything to do."""
+    """Run a round and return whether it had actions. New pods are ready in the next one."""
     observed = tuple(pods.values())
     actions = next_actions(desired, observed, answer(*(seen(name) for name in pods)), now, last_ordinal=1000)
     for action in actions:

@@ -1,4 +1,6 @@
-"""The pause before a failed or lost instance is replaced: it grows with each failure in a row and differs by name."""
+"""The pause before a failed or lost instance is replaced: it grows with each consecutive failure and differs by
+name.
+"""
 
 from dataclasses import replace
 

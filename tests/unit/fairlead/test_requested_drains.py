@@ -1,4 +1,6 @@
-"""An instance that a person wants drained: emptied, replaced, and back in service when the wish is withdrawn early."""
+"""An instance that a person wants drained: it is emptied and replaced, or serves again if the request is withdrawn
+early.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Reuse distances tell the hits of a cache of any size, as that cache would have them."""
+"""Reuse distances give the hits of a cache of any size, equal to the hits of a real LRU cache."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -19,12 +19,14 @@ class Row:
 
 
 def row(session: int, blocks: int, tokens: int = 4, shared: int = 1, more: int = 1) -> Row:
-    """A prompt of whole blocks and some tokens more; sessions share their first blocks."""
+    """Return a prompt of whole blocks and some more tokens. Sessions share their first blocks."""
     return Row(blocks * tokens + more, tuple(place if place < shared else 1_000 * (session + 1) + place for place in range(blocks)))
 
 
 def lru_hits(rows: list[Row], capacity: int, tokens: int = 4) -> int:
-    """Tokens that a cache of this many blocks serves: looked up as a run, and refreshed from the last block on."""
+    """Return the tokens that a cache of this many blocks serves: a prompt's leading blocks, refreshed from the last one
+    on.
+    """
     cache: OrderedDict[int, None] = OrderedDict()
     hits = 0
     for one in rows:

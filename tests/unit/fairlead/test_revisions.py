@@ -1,4 +1,4 @@
-"""What a revision holds, and how a spec goes back to one."""
+"""The content of a revision, and the way back to one from a later spec."""
 
 from fairlead.revisions import revision_data, revision_hash, rolled_back
 

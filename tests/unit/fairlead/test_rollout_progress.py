@@ -1,4 +1,4 @@
-"""A rollout is watched: paused by people, stopped by what it breaks, late, and judged anew after a change."""
+"""A rollout is watched: paused by people, stopped by failures, reported when late, and judged again after a change."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def seen(
     spec: RolloutSpec = SPEC,
     key: str = "k",
 ) -> Rollout | None:
-    """The rollout as two old instances and some `more` show it, so long after its start."""
+    """Return the rollout's progress this long after its start, with two old instances and some `more`."""
     return watch(before, key, spec, WANTED, (*OLD, *more), measured(attainment), START + after)
 
 
@@ -47,7 +47,7 @@ def test_there_is_no_rollout_while_all_instances_are_up_to_date() -> None:
 
 
 def one(before: Rollout | None, *there: ObservedInstance, replicas: int = 1, after: float = 0.0) -> Rollout | None:
-    """The rollout of a pool of one instance."""
+    """Return the rollout of a pool of one instance."""
     return watch(before, "k", SPEC, (wanted(replicas, maximum=1, spec_hash="new"),), there, measured(0.95), START + after)
 
 

@@ -1,4 +1,4 @@
-"""How sessions belong together, and what turns were in all."""
+"""How sessions belong together, and the sums over their turns."""
 
 from dataclasses import dataclass
 from functools import reduce

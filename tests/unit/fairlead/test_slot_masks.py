@@ -1,4 +1,4 @@
-"""Masks of slots: every bit is found, and each value is written where it belongs."""
+"""Masks of slots: every bit is found, and each value is written at its slot."""
 
 import numpy as np
 from hypothesis import given
@@ -20,7 +20,7 @@ def test_bits_are_found_wherever_they_are(bits: set[int]) -> None:
 
 @given(BITS, BITS)
 def test_values_are_written_at_the_places_of_the_slots(first: set[int], second: set[int]) -> None:
-    """Few bits and many go different ways."""
+    """The code has separate paths for few and for many bits."""
     values = np.zeros(601, dtype=np.int64)
     places = np.arange(600, -1, -1)
     SlotPlaces(places).write(values, [(mask_of(first), 7), (mask_of(second - first), 9)])

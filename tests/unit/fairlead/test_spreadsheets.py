@@ -1,4 +1,6 @@
-"""What a spreadsheet would run as a formula arrives as text, also where it separates cells by semicolons or tabs."""
+"""Cells that a spreadsheet would run as formulas are exported as text, also if it separates cells by semicolons or
+tabs.
+"""
 
 import csv
 import io

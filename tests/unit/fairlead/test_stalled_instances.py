@@ -1,4 +1,4 @@
-"""Instances whose engine makes no progress, as routers see it: they are replaced, a few at a time."""
+"""Instances whose engine makes no progress, as routers observe it, are replaced a few at a time."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a routing table says."""
+"""The content of a routing table."""
 
 from dataclasses import replace
 from typing import Any
@@ -39,7 +39,7 @@ def test_routers_reckon_with_the_engines_that_take_requests_and_know_each_that_i
 
 @pytest.mark.parametrize("spec", [{"model": "m"}, {"model": "m", "slo": {"percentile": 99}, "routing": {"policy": "ear"}}])
 def test_facts_are_written_the_same_after_they_were_stored(spec: dict[str, Any]) -> None:
-    """What is stored decides whether a table has changed: 90 and 90.0 would be two tables."""
+    """A table has changed if its stored text differs: 90 and 90.0 would be two tables."""
     facts = MirroredFacts.of(parse_spec(spec))
     stored = msgspec.json.encode(facts)
     assert msgspec.json.encode(msgspec.json.decode(stored, type=MirroredFacts)) == stored

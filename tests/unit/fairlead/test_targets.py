@@ -1,4 +1,4 @@
-"""Targets: instances, and the data-parallel ranks of those that have several."""
+"""Targets of requests: instances, and the data-parallel ranks of instances that have several."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""New instances get their keys in steps beside instances with full caches."""
+"""New instances get their keys in steps while other instances have full caches."""
 
 from dataclasses import replace
 

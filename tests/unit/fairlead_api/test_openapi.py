@@ -1,4 +1,4 @@
-"""docs/openapi.json is what the code says, and a small change of the API is a small diff of it."""
+"""docs/openapi.json equals the document of the code, and a small change of the API causes a small diff."""
 
 import json
 from pathlib import Path

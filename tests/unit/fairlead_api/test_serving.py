@@ -1,4 +1,4 @@
-"""Where the API may be served."""
+"""On which addresses the API may listen."""
 
 import gc
 

@@ -23,7 +23,7 @@ def test_settings_never_show_a_secret_in_an_error() -> None:
 
 
 def test_the_schemes_that_libpq_knows_are_taken_too() -> None:
-    """Secrets of Postgres operators have these."""
+    """Secrets of Postgres operators have URLs with these schemes."""
     for scheme in ("postgres", "postgresql", "postgresql+psycopg"):
         settings = read_settings({"FAIRLEAD_DATABASE_URL": f"{scheme}://me:pw@host:5432/db"})
         assert settings.database_url == "postgresql+psycopg://me:pw@host:5432/db"
@@ -45,7 +45,7 @@ def test_hosts_as_libpq_writes_them_stay_as_they_are(hosts: str) -> None:
     ],
 )
 def test_rows_that_are_made_of_others_are_not_kept_for_less_long(days: dict[str, int], field: str, finer: str) -> None:
-    """A late report would make them anew from what is left of those."""
+    """A late report would make them again from the rows that are left."""
     url = {"FAIRLEAD_DATABASE_URL": "postgresql://me@host/db"}
     with pytest.raises(InvalidInput, match=finer) as caught:
         read_settings({**url, **{f"FAIRLEAD_KEEP_{name}_DAYS": str(number) for name, number in days.items()}})

@@ -1,4 +1,4 @@
-"""The control API's folders are its subjects, and each keeps the same order: routes on the store, both on rules."""
+"""The control API's folders are its subjects. In each, routes use the store, and both use the rules."""
 
 import ast
 from collections.abc import Iterator
@@ -8,23 +8,23 @@ API = Path(__file__).parents[3] / "controlplane" / "fairlead_api"
 BELOW = {"http", "infra"}
 ADAPTERS = ("routes", "store", "tables")
 HTTP_OF_ACCESS = "access.guards"
-"""The one other module that knows FastAPI: it gives routes the checks of their callers."""
+"""The only other module that imports FastAPI: it gives routes the checks of their callers."""
 
 
 def subjects() -> list[Path]:
-    """The folders of subjects."""
+    """Return the folders of subjects."""
     return [folder for folder in sorted(API.iterdir()) if (folder / "__init__.py").exists() and folder.name not in BELOW]
 
 
 def modules(folder: Path) -> Iterator[tuple[str, set[str]]]:
-    """Every module of a folder as subject.name, with what it imports."""
+    """Yield every module of a folder as subject.name, with its imports."""
     for path in sorted(folder.rglob("*.py")):
         if path.name != "__init__.py":
             yield ".".join(path.relative_to(API).with_suffix("").parts), imports(ast.parse(path.read_text(encoding="utf-8")))
 
 
 def imports(tree: ast.Module) -> set[str]:
-    """Names of the modules, and of members that may be modules, that a module imports."""
+    """Return the names of imported modules, and of imported members that may be modules."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -35,20 +35,20 @@ def imports(tree: ast.Module) -> set[str]:
 
 
 def adapter(name: str) -> str | None:
-    """Whether a module of a subject is of its routes, its store or its tables; None for its rules."""
+    """Return `routes`, `store` or `tables` if a module of a subject belongs to one of them; None if it has rules."""
     part = name.split(".")[1]
     return next((kind for kind in ADAPTERS if part == kind or part.endswith(f"_{kind}")), None)
 
 
 def parts(name: str) -> str | None:
-    """The same for a module's full name; None outside of subjects."""
+    """Return the same for a module's full name; None if it is not in a subject."""
     names = name.split(".")
     is_of_subject = names[0] == "fairlead_api" and len(names) > 2 and names[1] not in BELOW
     return adapter(".".join(names[1:])) if is_of_subject else None
 
 
 def knowing() -> set[str]:
-    """The modules below the subjects that know SQLAlchemy."""
+    """Return the modules below the subjects that import SQLAlchemy."""
     return {f"fairlead_api.{name}" for name, found in modules(API / "infra") if any(one.startswith("sqlalchemy") for one in found)}
 
 

@@ -1,4 +1,4 @@
-"""Whom a command asks that was told neither address nor token."""
+"""Which API a command calls if neither address nor token is given."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +42,7 @@ def test_without_a_sandbox_the_usual_address_is_asked(monkeypatch: pytest.Monkey
 def test_a_remedy_names_only_what_the_kubectl_plugin_has(
     status: int, remedy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It has no `--url`, and no sandbox beside it."""
+    """The plugin has no `--url`, and there is no sandbox on its machine."""
 
     @contextmanager
     def opened(self: Door, token: str | None) -> Iterator[ControlApi]:

@@ -1,4 +1,4 @@
-"""What cannot be used, at any option, argument or setting of any program: one line that names it, exit code 2."""
+"""Unusable input at any option, argument or setting of any program: one line that names it, and exit code 2."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ WORKING = "the command began to work"
 
 
 def bad_values(param: click.Parameter) -> Iterator[str]:
-    """What no value of the parameter's type can be."""
+    """Yield texts that are not values of the parameter's type."""
     kind = param.type
     if isinstance(kind, click.IntRange | click.FloatRange):
         yield from NO_NUMBERS
@@ -62,12 +62,12 @@ OF_EACH = pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[path for p
 
 
 def valued(command: click.Command) -> Iterator[click.Parameter]:
-    """Its options and arguments that have a value."""
+    """Yield the options and arguments of a command that take a value."""
     yield from (one for one in command.params if not (isinstance(one, click.Option) and (one.is_flag or one.count)))
 
 
 def refused(path: str, command: click.Command, words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The line that a command line is refused by, before anything is done."""
+    """Return the line with which a command line is refused before anything is done."""
     stub = click.Command(
         command.name, params=command.params, callback=lambda **_: pytest.fail(WORKING), context_settings=command.context_settings
     )
@@ -79,7 +79,7 @@ def refused(path: str, command: click.Command, words: list[str], capsys: pytest.
 
 
 def words_with(command: click.Command, param: click.Parameter, value: str) -> list[str]:
-    """A command line with this value, after what must stand before it."""
+    """Return a command line with this value, after the words that must come before it."""
     if isinstance(param, click.Option):
         return [param.opts[0], value]
     before = [one for one in command.params[: command.params.index(param)] if isinstance(one, click.Argument)]
@@ -112,7 +112,7 @@ def test_an_empty_value_is_refused_and_not_taken_for_the_default(
 
 @OF_EACH
 def test_no_number_is_of_a_type_that_takes_what_is_no_number(path: str, command: click.Command) -> None:
-    """click's own take NaN within every range, and infinity."""
+    """click's own number types accept NaN within every range, and infinity."""
     loose = (click.types.FloatParamType, click.types.IntParamType, click.FloatRange)
     strict = (NumberOption, WholeOption, click.IntRange)
     assert [one.name for one in valued(command) if isinstance(one.type, loose) and not isinstance(one.type, strict)] == []
@@ -167,7 +167,7 @@ def test_a_setting_that_cannot_be_used_is_named_with_what_to_write(settings: typ
 @given(text=st.text(max_size=40) | st.sampled_from(BAD_URLS) | st.from_regex(r"https?://[a-z:@\[\]./?#%0-9-]{1,20}", fullmatch=True))
 @examples(200)
 def test_an_address_that_is_taken_can_be_called(kind: Any, text: str) -> None:
-    """httpx finds nothing wrong with what the kind takes."""
+    """httpx accepts every address that the parameter type accepts."""
     import httpx
 
     try:

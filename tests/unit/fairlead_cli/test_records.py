@@ -40,7 +40,7 @@ LISTS = (
 
 @pytest.fixture(autouse=True)
 def _elsewhere(fake: FakePublicApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A folder without a sandbox."""
+    """Run each test in a folder without a sandbox."""
     monkeypatch.chdir(tmp_path)
 
 

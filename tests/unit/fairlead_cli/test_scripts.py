@@ -46,7 +46,7 @@ def test_every_command_has_json_for_programs() -> None:
 
 
 def document(out: str) -> Any:
-    """Standard output, which is one JSON document and nothing more."""
+    """Return the JSON document on standard output, which must have nothing else."""
     return json.loads(out)
 
 

@@ -1,4 +1,4 @@
-"""`fairlead what-if`: what is asked, how results are shown, and complaints in one line."""
+"""`fairlead what-if`: its request, the display of results, and errors in one line."""
 
 import json
 from collections.abc import Callable
@@ -81,7 +81,7 @@ DONE = simulation(
 
 
 class Answering(ControlApi):
-    """An API whose simulation is running when it is asked for, and done when it is looked at."""
+    """An API whose simulation is running when it is created, and done at the first read."""
 
     asked: SimulationRequest
     end = DONE

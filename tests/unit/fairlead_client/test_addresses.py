@@ -1,4 +1,4 @@
-"""One API at several addresses: which one is asked, and what is never sent twice."""
+"""An API at several addresses: which address is called, and which requests are never sent twice."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ Behaviour = Callable[[httpx.Request], httpx.Response]
 
 
 class Apis:
-    """Two addresses: `does` says by host what happens to a request, `asked` what came."""
+    """Two addresses. `does` has, by host, the fate of a request; `asked` has the received requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -113,7 +113,7 @@ async def test_when_no_address_can_be_reached_each_was_tried_once_and_the_first_
 
 
 class Silent(httpx.AsyncByteStream):
-    """A stream that falls silent after its first line."""
+    """A stream that sends nothing after its first line, and stays open."""
 
     async def __aiter__(self):  # type: ignore[no-untyped-def]  # as its base class
         yield b'{"type":"heartbeat"}\n'

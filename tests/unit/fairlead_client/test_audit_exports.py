@@ -1,4 +1,4 @@
-"""An export of the audit log is verified without the API, and every change of it shows."""
+"""An export of the audit log is verified without the API, and every change of it is detected."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""A call of the API leaves nothing that only a search for garbage finds: pages make hundreds of calls a second."""
+"""A call of the API leaves no reference cycles for the garbage collector, because pages make hundreds of calls a
+second.
+"""
 
 import gc
 from typing import Any

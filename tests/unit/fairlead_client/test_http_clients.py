@@ -1,4 +1,4 @@
-"""Whatever is at the other end, a client reads no more than its bound, and says so in one line."""
+"""A client never reads more than its bound from any server, and reports a longer answer in one line."""
 
 import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,7 +18,7 @@ MOST = 1_000_000
 
 
 class Flood(httpx.AsyncBaseTransport):
-    """An answer without an end; `sent` counts the bytes that somebody took."""
+    """An answer without an end; `sent` counts the bytes that were read."""
 
     def __init__(self, status: int = 200, headers: dict[str, str] | None = None) -> None:
         self.status, self.headers, self.sent, self.closed = status, headers or {}, 0, 0

@@ -1,6 +1,6 @@
-"""The client of the internal protocol against answers of every kind.
+"""The client of the internal protocol with answers of every kind.
 
-What the API makes of its calls is asked in tests/contract/seams.
+tests/contract/seams tests the API's reaction to its calls.
 """
 
 from collections.abc import AsyncIterator
@@ -139,7 +139,7 @@ async def test_the_pause_the_api_asks_for_is_told(header: dict[str, str], second
 
 
 async def lines(answer: httpx.Response | Exception) -> tuple[list[StreamLine], str]:
-    """What a stream brought, and how it was lost."""
+    """Return the lines of a stream, and the error with which it ended."""
     found: list[StreamLine] = []
     try:
         async for line in system_api(answer).stream("router-0"):

@@ -1,4 +1,4 @@
-"""The lines of the routers' stream, between versions of either side."""
+"""The lines of the routers' stream, read and written by different versions."""
 
 from typing import get_args
 

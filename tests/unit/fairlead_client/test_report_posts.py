@@ -1,4 +1,4 @@
-"""Posts of reports, made of batches that were encoded long before."""
+"""Posts of reports, made from batches that were encoded long before."""
 
 from dataclasses import fields, replace
 from typing import Any

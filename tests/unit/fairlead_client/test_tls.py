@@ -1,6 +1,6 @@
-"""Every client judges certificates as kubectl does: by chain, dates and name, on every Python.
+"""Every client checks certificates as kubectl does: chain, dates and name, on every Python.
 
-`ssl.create_default_context` of Python 3.13 and later also sets VERIFY_X509_STRICT; here it does on every Python.
+`ssl.create_default_context` of Python 3.13 and later also sets VERIFY_X509_STRICT. Here it is set on every Python.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ KUBECONFIG = (
     "certificate-authority: '{file}'}}}}]\ncontexts: [{{name: x, context: {{cluster: x, user: x}}}}]\nusers: [{{name: x, user: {{token: t}}}}]\n"
 )
 PLAIN: tuple[str, ...] = ("basic constraints", "identifiers")
-"""What a plain `openssl req -x509` writes: no key usage."""
+"""The extensions that a plain `openssl req -x509` writes: no key usage."""
 AUTHORITIES = {"no key usage": PLAIN, "no identifiers": ("basic constraints", "key usage"), "neither": ("basic constraints",)}
 
 
 class NotTaken(Exception):
-    """The outcome of a call that was not answered well."""
+    """A call that was not answered with success, with its outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def signed(subject: str, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCur
 
 
 def make_certificates(folder: Path, extensions: tuple[str, ...], address: str) -> ssl.SSLContext:
-    """An authority with these extensions, and a server that it vouches for, at this address."""
+    """Make an authority with these extensions, and a certificate of a server at this address that it signs."""
     root, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = signed("authority", root, root)
     identifier = x509.SubjectKeyIdentifier.from_public_key(root.public_key())
@@ -185,7 +185,7 @@ REFUSALS = (OSError, httpx.ConnectError, aiohttp.ClientError, ClusterUnavailable
 
 @pytest.fixture(autouse=True)
 def strict_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on Python 3.13 and later."""
+    """Make default contexts strict, as on Python 3.13 and later."""
     made = ssl.create_default_context
 
     def create(*arguments: object, **more: object) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""Whatever routers report of a session, its history contradicts nothing; whatever is changed in a history is found."""
+"""A session's history made from any routers' reports has no contradiction, and any later change of it is detected."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 class Stored:
-    """A session and its holders as the database keeps them from report to report."""
+    """A session and its holders, as the database keeps them after each report."""
 
     def __init__(self) -> None:
         self.row: SessionRow | None = None
@@ -42,7 +42,7 @@ class Stored:
         self.holders += self.row.holders
 
     def release(self, at: datetime) -> None:
-        """As when the instance is gone, the session has ended or a person releases it."""
+        """Release the session, as when its instance is gone, the session has ended or a person releases it."""
         if self.row is not None and self.row.held.instance is not None:
             ended = self.holders[-1]["released_at"] = max(at, self.row.bound_at)
             self.row = replace(self.row, held=replace(self.row.held, instance=None, rank=None), ended_at=ended)
@@ -68,7 +68,7 @@ class Stored:
 
 
 def a_change(stored: Stored, number: int, instance: str, rank: int | None, at: datetime, *, knows: bool, shared: bool) -> BindingChange:
-    """A change of a router that knows the last home, or else takes the session for a new one."""
+    """Return a change by a router that knows the last home, or otherwise believes the session to be new."""
     held = Held(instance=None, version=0, router="") if stored.row is None else stored.row.held
     home = stored.holders[-1] if stored.holders and knows else {}
     reason = BindingReason.SLO if home and (home["instance"], home["rank"]) != (instance, rank) else BindingReason.COLD

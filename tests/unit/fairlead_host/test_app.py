@@ -1,4 +1,4 @@
-"""The host sends each path to the component it belongs to."""
+"""The host sends each path to the component to which it belongs."""
 
 from typing import Any
 
@@ -59,7 +59,9 @@ def test_a_public_url_that_nobody_can_open_is_refused_before_anything_is_served(
 
 
 async def test_no_header_makes_a_stranger_the_web_ui_of_this_process() -> None:
-    """Where everybody is let in, pages of other sites are not; the web UI beside the API is no such page."""
+    """In the mode without login, pages of other sites get no access. The web UI in the API's process is not such a
+    page.
+    """
     settings = Settings(database_url="postgresql+psycopg://nobody@127.0.0.1:1/none", auth_mode="none")
     app: Any = create_app(settings, "http://127.0.0.1:8080")
     believing: Any = ProxyHeadersMiddleware(app, trusted_hosts="127.0.0.1")  # as uvicorn does

@@ -1,4 +1,4 @@
-"""The host's settings are the control API's and its own two."""
+"""The host has all settings of the control API, and two of its own."""
 
 import pytest
 

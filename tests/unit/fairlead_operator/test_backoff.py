@@ -1,4 +1,4 @@
-"""ServerBackoff that grow."""
+"""Pauses after failures of a server, which grow."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""What the operator makes of the Kubernetes API's answers."""
+"""How the operator interprets the Kubernetes API's answers."""
 
 from typing import Any, cast
 

@@ -1,6 +1,6 @@
 """Every condition of a living pool is driven to each of its values and back, through the reconciler.
 
-Each step says what happened, and what one condition then is: status, reason, and words of its message. The transition
+Each step has an event and the expected condition after it: status, reason, and words of its message. The transition
 time must change with the status and only then, and the observed generation must be the pool's.
 """
 
@@ -21,7 +21,7 @@ from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Something happens, time passes, and the condition is this. `rounds` reconciliations are made, a second apart."""
+    """An event, and the expected condition after it. `rounds` reconciliations are made in between, a second apart."""
 
     happens: Callable[[VirtualStage], None]
     status: str
@@ -29,7 +29,7 @@ class Step:
     words: str
     rounds: int = 12
     kubelet: bool = True
-    """Pods become ready."""
+    """Whether pods become ready."""
 
 
 def status_of_pods(stage: VirtualStage, status: dict[str, Any], *, only_first: bool = True) -> None:
@@ -179,7 +179,7 @@ def cordons(value: str) -> Callable[[VirtualStage], None]:
 
 
 def by_the_slo(stage: VirtualStage) -> None:
-    """From now on the pool follows its SLO, between 2 and 3 instances, and is measured."""
+    """Make the pool follow its SLO, between 2 and 3 instances, and give it signals."""
     quick = {"stabilizationWindow": "0s", "instances": 4, "period": "1s"}
     scaling = {"mode": "SLO", "period": "2s", "scaleUp": quick, "scaleDown": {**quick, "cooldown": "0s"}}
     stage.apply(replicas=2, roles=[{"name": "both", "minReplicas": 2, "maxReplicas": 3}], scaling=scaling)
@@ -187,7 +187,10 @@ def by_the_slo(stage: VirtualStage) -> None:
 
 
 def asked_for(tokens: float | None) -> Callable[[VirtualStage], None]:
-    """So many prompt tokens arrive per second, of which an instance is to prefill 800; None = nothing is measured."""
+    """Return an event that sets signals of this many prompt tokens per second, of which an instance is to prefill 800.
+
+    None = no signals.
+    """
 
     def happens(stage: VirtualStage) -> None:
         stage.api.signals = None if tokens is None else pool_signals(role_signals(prompt_tokens_per_second=tokens))
@@ -203,7 +206,7 @@ def migrations(mode: str) -> Callable[[VirtualStage], None]:
 
 
 def wants_gateways(stage: VirtualStage) -> None:
-    """The pool asks for gateways, and the operator knows where those reach the routers."""
+    """Make the pool ask for gateways, and give the operator the address at which they reach the routers."""
     picker = PickerSettings(service=ServiceName(namespace="default", name="routers"))
     stage.cluster.put(Resource.SERVICES, {"metadata": {"name": "routers"}, "spec": {"ports": [{"port": picker.port}]}})
     stage.settings = replace(SETTINGS, picker=picker)
@@ -226,7 +229,7 @@ with_a_minimum = applied(roles=[{"name": "both", "minReplicas": 2}])
 
 
 def nothing(stage: VirtualStage) -> None:
-    """Time passes."""
+    """Let only time pass."""
 
 
 WELL = applied(replicas=2)

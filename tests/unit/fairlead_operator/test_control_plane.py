@@ -1,4 +1,4 @@
-"""How the operator spaces out its calls of the control API."""
+"""The pauses between the operator's calls of the control API."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ OTHER = PoolKey(namespace="ns", name="other")
 
 
 class Scripted:
-    """A ControlPlane that gives one outcome after the other, and Taken when there are no more.
+    """A ControlPlane that returns one outcome after the other, and Taken when there are none left.
 
-    Counts the calls that are under way.
+    It counts the calls in progress.
     """
 
     def __init__(self, *outcomes: Refused | Later) -> None:

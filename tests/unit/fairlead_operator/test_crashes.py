@@ -1,8 +1,8 @@
-"""The operator is killed at every call it makes, before it took effect and after; the next one goes on.
+"""The operator is killed at every call that it makes, before and after the call takes effect, and a new one continues.
 
-Whatever a kill leaves, the pool comes to what its spec wants: no request is cut off, no name is given twice, never
-more pods live than wanted, never fewer instances take requests than the minimum (`operator_crashes` asserts that at
-every step). Of the history, a kill repeats an event once at most, and loses at most those of the round it ended.
+After every kill, the pool becomes what its spec wants. No request is cut off, no name is given twice, no more pods live
+than wanted, and at least the minimum of instances accept requests (`operator_crashes` asserts that at every step). Of
+the events, a kill repeats at most one, and loses at most those of the round that it ended.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from fairlead_operator.cluster import Resource
 from fairlead_testing.worlds.operator_crashes import FAILING_ENGINE, Copy, CrashingWorld, has_failing_engine
 
 Event = tuple[str, str | None]
-"""Reason and instance."""
+"""The reason and the instance of an event."""
 
 SPEC = {"roles": [{"name": "both", "minReplicas": 2, "maxReplicas": 6}]}
 NEW_ENGINE = {"simulated": {"decodeStep": "30ms"}}
@@ -48,7 +48,7 @@ def nothing_failed(world: CrashingWorld) -> bool:
 
 
 def drain_the_first_pod(world: CrashingWorld) -> None:
-    """As `kubectl annotate pod NAME fairlead.dev/drain=true`."""
+    """Request a drain, as `kubectl annotate pod NAME fairlead.dev/drain=true` does."""
     pod = world.stage.pods()[0]
     pod["metadata"]["annotations"]["fairlead.dev/drain"] = "true"
     world.cluster.put(Resource.PODS, pod)
@@ -59,7 +59,10 @@ def the_drained_pod_is_replaced(world: CrashingWorld) -> bool:
 
 
 def lose_a_pod_and_roll_out_an_engine_that_fails(world: CrashingWorld) -> None:
-    """The lost pod's successor has the new engine and fails, which stops the rollout. Nothing warms: it saves time."""
+    """Lose a pod and change the engine. The pod's successor has the new engine and fails, which stops the rollout.
+
+    Nothing warms, to save time.
+    """
     world.fail_a_pod()
     rollout = {"regression": {"window": "0s"}}
     world.stage.apply(replicas=2, engine=FAILING_ENGINE, rollout=rollout, routing={"warming": {"duration": "0s"}}, **SPEC)
@@ -72,7 +75,7 @@ def the_rollout_stopped_and_the_former_engine_runs(world: CrashingWorld) -> bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    """A change of the pool, and when it is done. `most_live` pods may live meanwhile."""
+    """A change of the pool, and the condition for its end. At most `most_live` pods may live meanwhile."""
 
     change: Callable[[CrashingWorld], None]
     most_live: int
@@ -87,7 +90,7 @@ def the_replacement_knows_of_one_failure(world: CrashingWorld) -> bool:
 
 
 def pair(prefill: int, decode: int) -> Callable[[CrashingWorld], None]:
-    """A pool of two roles with so many instances each."""
+    """Return a pool of two roles with this many instances each."""
     roles = [{"name": "prefill", "replicas": prefill}, {"name": "decode", "replicas": decode}]
     return lambda world: world.stage.apply(replicas=1, roles=roles)
 
@@ -99,7 +102,7 @@ def the_same_pods_have_the_new_roles(world: CrashingWorld) -> bool:
 
 
 def scale_to_zero_when_idle(world: CrashingWorld) -> None:
-    """Prefill and decode, the numbers of which mode SLO sets; the clients leave."""
+    """Make mode SLO set the numbers of prefill and decode, and let the clients leave."""
     roles = [{"name": "prefill", "replicas": 3}, {"name": "decode", "replicas": 1}]
     world.stage.apply(replicas=1, roles=roles, scaling={"mode": "SLO", "zero": {"idleAfter": "5s"}})
     world.clients_leave()
@@ -163,18 +166,18 @@ CHAPTERS = {
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """What one chapter was like without a kill, and every place where a kill could have been."""
+    """The course of a chapter without a kill, and every place at which a kill could happen."""
 
     copies: list[Copy]
     writes: int
     history: Counter[Event]
     most_at_once: int
-    """Most events of one round."""
+    """The largest number of events in a round."""
 
 
 @dataclass(slots=True)
 class Story:
-    """All chapters, lived once without a kill."""
+    """All chapters, run once without a kill."""
 
     told: dict[str, Told] = field(default_factory=dict)
 
@@ -195,7 +198,7 @@ class Story:
 
 
 def history(world: CrashingWorld, before: int) -> Counter[Event]:
-    """The events told since the first `before`, by reason and instance."""
+    """Return the reported events after the first `before`, by reason and instance."""
     return Counter((event.reason, event.instance) for event in world.api.events[before:])
 
 
@@ -207,7 +210,7 @@ def story() -> Story:
 
 
 async def live_again(chapter: Chapter, told: Told, world: CrashingWorld, what: str) -> Counter[Event]:
-    """Live the chapter to its end; returns its history."""
+    """Run the chapter to its end and return its history."""
     world.most_live = chapter.most_live
     try:
         await world.live_until(chapter.done)

@@ -1,5 +1,5 @@
-"""Whatever was edited, refused or lost on the way: a pool that is left alone with its last spec ends as a new pool with
-this spec does, with the same conditions, numbers and objects. In virtual time.
+"""After any edits, refusals and losses, a pool that is left alone with its last spec ends as a new pool with this spec
+does: with the same conditions, numbers and objects. In virtual time.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ DIVIDED: tuple[Spec, ...] = (
     {**PREFILL_AND_DECODE, "roles": [{"name": "prefill"}, {"name": "decode"}], "scaling": {"mode": "SLO"}},
 )
 LASTING_WHOLE, LASTING_DIVIDED = 5, 2
-"""How many of the specs, the first ones, a history may end with."""
+"""The number of specs, counted from the first, with which a history may end."""
 
 NOT_READY = {"type": "Ready", "status": "False"}
 STATUSES: tuple[dict[str, Any], ...] = (
@@ -70,7 +70,7 @@ def _pod(stage: VirtualStage, number: int) -> dict[str, Any] | None:
 
 
 def _own_pod(stage: VirtualStage, number: int) -> dict[str, Any] | None:
-    """A pod with its owner and its labels. One that lost both would be nobody's, and is left alone."""
+    """Return a pod with its owner and its labels. A pod that lost both would belong to nobody and is left alone."""
     pods = [pod for pod in stage.pods() if pod["metadata"].get("ownerReferences") and pod["metadata"]["labels"].keys() >= LABELS]
     return pods[number % len(pods)] if pods else None
 
@@ -207,7 +207,7 @@ async def live(stage: VirtualStage, specs: tuple[Spec, ...], history: list[tuple
 
 
 def heal(stage: VirtualStage) -> None:
-    """Nothing is in the way any more, and nobody asks for anything but the spec."""
+    """Remove all obstacles, and all requests other than the spec."""
     stage.api.up, stage.api.signals = True, None
     is_refused_no_more(stage, 0)
     for pod in stage.pods():
@@ -216,7 +216,7 @@ def heal(stage: VirtualStage) -> None:
 
 
 def shown(stage: VirtualStage) -> dict[str, Any]:
-    """The status and the objects, without what tells of the past."""
+    """Return the status and the objects, without parts that describe the past."""
     past = {"lastOrdinal", "scaling", "currentRevision", "updateRevision", "specInForce", "schedules"}
     status = {name: value for name, value in stage.pool()["status"].items() if name not in past}
     conditions = [{name: value for name, value in one.items() if name != "lastTransitionTime"} for one in status["conditions"]]
@@ -229,7 +229,7 @@ def shown(stage: VirtualStage) -> dict[str, Any]:
 
 
 async def left_alone(stage: VirtualStage, spec: Spec, until: dict[str, Any] | None) -> dict[str, Any]:
-    """What is shown in the end: as soon as it is `until`, or has stayed the same for a while."""
+    """Return the final state: as soon as it equals `until`, or when it has stayed the same for a while."""
     heal(stage)
     stage.apply(**copy.deepcopy(spec))
     found: dict[str, Any] = {}
@@ -247,7 +247,7 @@ async def left_alone(stage: VirtualStage, spec: Spec, until: dict[str, Any] | No
 
 @cache
 def new_pool(is_divided: bool, last: int) -> dict[str, Any]:
-    """What a new pool with this spec shows."""
+    """Return the final state of a new pool with this spec."""
     shown = asyncio.run(left_alone(VirtualStage(), (DIVIDED if is_divided else WHOLE)[last], None))
     assert [one["status"] for one in shown["conditions"] if one["type"] in {"Ready", "Progressing", "Degraded"}] == [
         "True",

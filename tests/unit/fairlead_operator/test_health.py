@@ -1,4 +1,4 @@
-"""What the operator's health tells of reads that it has no right to."""
+"""How the operator's health reports reads that RBAC forbids."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ PODS = "/api/v1/namespaces/team-b/pods"
 
 
 class Server:
-    """Lets nobody read the `closed` paths."""
+    """A server that forbids everybody to read the `closed` paths."""
 
     def __init__(self) -> None:
         self.closed = {PODS}

@@ -1,5 +1,5 @@
-"""One operator acts at a time, and another one soon after it has stopped: several operators with
-one Lease, in virtual time.
+"""Only one operator acts at a time, and another one begins soon after it has stopped: several operators with one Lease,
+in virtual time.
 """
 
 import asyncio
@@ -18,7 +18,10 @@ SETTINGS = LeaseSettings(namespace="default", name="fairlead-operator", seconds=
 
 @dataclass(slots=True)
 class Operator:
-    """What it does is written into `acts` as (when, name, begins or halts). `skew` is how wrong its wall clock is."""
+    """An operator that writes its actions into `acts` as (when, name, begins or halts).
+
+    `skew` is the error of its wall clock in seconds.
+    """
 
     name: str
     cluster: FakeCluster
@@ -32,7 +35,7 @@ class Operator:
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        """Standby and leader in turns, as `main` has it."""
+        """Run as standby and as leader alternately, as `main` does."""
         election = LeaderElection(self.lease, SETTINGS.retry_seconds)
         while True:
             await election.win()
@@ -41,13 +44,13 @@ class Operator:
             self._note(False)
 
     async def kill(self) -> None:
-        """It says nothing any more."""
+        """End the operator without a last call."""
         assert self.task is not None
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
 
     async def stop(self) -> None:
-        """It ends well."""
+        """End the operator in an orderly way."""
         await self.kill()
         self._note(False)
         await self.lease.release()
@@ -141,7 +144,7 @@ def test_a_holder_that_cannot_renew_stops_before_anybody_else_begins() -> None:
         cluster, acts = FakeCluster(), list[tuple[float, str, bool]]()
 
         class Cut(FakeCluster):
-            """The same cluster, seen over a line that may be cut: calls hang as long as a client waits."""
+            """The same cluster over a connection that can be cut: then calls hang until the client's timeout."""
 
             async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, object] | None:
                 if not reachable["one"]:

@@ -1,4 +1,4 @@
-"""Manifests."""
+"""The manifests of pods and other objects that the operator creates."""
 
 from typing import Any
 
@@ -111,7 +111,7 @@ def test_a_persons_template_is_kept_and_only_completed() -> None:
 @pytest.mark.parametrize("on_the_node", [True, False])
 @pytest.mark.parametrize("name", [None, "api", "http"])
 def test_a_port_of_the_node_is_listed_once_whatever_its_name(name: str | None, on_the_node: bool) -> None:
-    """A real API server refuses a pod on the node's network that lists a port twice."""
+    """A real API server refuses a pod on the node's network if it lists a port twice."""
     port = {"containerPort": 8000, **({"name": name} if name is not None else {})}
     template = {"spec": {"hostNetwork": on_the_node, "containers": [{"name": "engine", "image": "vllm:1", "ports": [port]}]}}
     spec = parse_spec({"model": "m", "engine": {"type": "vllm"}, "roles": [{"name": "both", "template": template}]})
@@ -207,7 +207,7 @@ def test_a_simulated_engine_has_no_token_room_on_its_node_and_may_pull_its_image
 
 
 def test_a_template_may_refer_to_the_operators_variables_and_others_keep_their_hash() -> None:
-    """Kubernetes expands a reference to an earlier variable only, and hashes of instances that run must not change."""
+    """Kubernetes expands only references to earlier variables, and hashes of running instances must not change."""
     own = [{"name": "VLLM_HOST_IP", "value": "$(POD_IP)"}, {"name": "HF_HOME", "value": "/models"}]
     names = [item["name"] for item in made(with_template(env=own))["spec"]["containers"][1]["env"]]
     assert names == ["POD_IP", "VLLM_HOST_IP", "HF_HOME", "POD_NAME"]

@@ -1,6 +1,4 @@
-"""300 pools and a control API that can take only so much, in virtual time: the operator must not be what keeps
-it down.
-"""
+"""300 pools and a control API of limited capacity, in virtual time: the operator must not keep the API overloaded."""
 
 import asyncio
 import random
@@ -29,13 +27,14 @@ OBSERVATIONS = msgspec.json.encode(
 
 @dataclass(slots=True)
 class SmallApi:
-    """Computes 6 answers at once, `seconds` each; who has waited a second for a place is told 503,
-    as the control API does.
+    """An API that computes 6 answers at once, `seconds` each.
+
+    A caller that has waited a second for a place gets a 503, as from the control API.
     """
 
     seconds: float
     busy_every: float = 0.0
-    """So often one question is told 503, whatever is free; 0 = never."""
+    """Virtual seconds between calls that get a 503 even if there are free places; 0 = never."""
     busy_at: float = 0.0
     asked: list[float] = field(default_factory=list)
     refused: int = 0
@@ -73,7 +72,7 @@ class SmallApi:
 
 @dataclass(slots=True)
 class Settled:
-    """Reconciles a pool with nothing to do but send its state. `shown` counts what its condition would say."""
+    """The reconciler of a pool that only sends its state. `shown` counts the messages of its condition."""
 
     exchange: StateExchange
     shown: Counter[bool]
@@ -99,7 +98,7 @@ class Settled:
 
 @dataclass(slots=True)
 class Fleet:
-    """All pools of one operator before one API."""
+    """All pools of one operator, with one API."""
 
     api: SmallApi
     shown: Counter[bool] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""What others do to a pool's pods is put right or said, whoever did it and whether an operator ran. In virtual time."""
+"""Other programs' changes of a pool's pods are repaired or reported, also if no operator ran. In virtual time."""
 
 import asyncio
 import copy
@@ -173,7 +173,7 @@ CHANGED = {
     "fairlead.dev/created-at": ("2001-01-01T00:00:00.000000Z", "yesterday"),
     "fairlead.dev/ordinal": ("7", "99999999999999999999", "9" * 5000),
 }
-"""Marks that the operator never writes twice, with values that somebody else may write."""
+"""Labels and annotations that the operator writes only once, with values that another program may write."""
 
 
 def change(stage: VirtualStage, name: str, mark: str, value: str) -> None:
@@ -182,7 +182,7 @@ def change(stage: VirtualStage, name: str, mark: str, value: str) -> None:
 
 
 ONLY_REMEMBERED = {"fairlead.dev/spec-hash", "fairlead.dev/created-at"}
-"""Marks of which nothing else shows what they were."""
+"""Labels and annotations whose former values are stored nowhere else."""
 ACTS = [
     (mark, value, restarted)
     for mark, values in CHANGED.items()
@@ -301,8 +301,8 @@ async def _live_with(place: tuple[Resource, str], text: str, spec: dict[str, Any
 
 @pytest.mark.parametrize("graceful", [False, True])
 async def test_pods_whose_label_is_taken_at_admission_are_not_made_without_end(graceful: bool) -> None:
-    """They count as no instances, as no list has them. With a grace period, a deleted one is still there when the next
-    try uses its name.
+    """They are in no list and so do not count as instances. With a grace period, a deleted pod still exists when its
+    name is used again.
     """
     made: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Pools that went without anybody telling the control API: which are told late, and which never."""
+"""Pools that disappeared without a report to the control API: which are reported late, and which never."""
 
 from collections.abc import Callable
 
@@ -75,7 +75,7 @@ async def test_without_a_whole_list_and_a_look_at_it_alone_nothing_is_told(
 
 
 class Empty(FakeCluster):
-    """Lists nothing, whatever is there."""
+    """A cluster whose lists are always empty."""
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, object]]:
         return []

@@ -1,4 +1,4 @@
-"""A pool's worker: one step at a time, soon after something happened."""
+"""A pool's worker: it runs one step at a time, soon after an event."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +16,7 @@ PACE = Pace(least=0.001, busy=0.01, settled=0.05)
 
 @dataclass(slots=True)
 class Script:
-    """Steps that answer what `answers` says, the last one for ever, and notice overlaps.
+    """Steps that return the `answers` in order, the last one repeatedly, and detect overlaps.
 
     While `is_open` is not set, a step does not end.
     """
@@ -68,7 +68,7 @@ def turns(places: int = 16) -> Turns:
 
 @asynccontextmanager
 async def daemon(worker: PoolWorker) -> AsyncIterator[None]:
-    """Runs the worker as kopf's daemon does, and cancels it as kopf does."""
+    """Yield while the worker runs as a daemon of kopf; cancel it as kopf does."""
     task = asyncio.create_task(worker.run())
     try:
         yield

@@ -1,4 +1,4 @@
-"""The environment."""
+"""The operator's settings from environment variables."""
 
 import pytest
 

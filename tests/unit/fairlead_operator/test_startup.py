@@ -1,4 +1,4 @@
-"""Starting before the Kubernetes API does, and stopping while the Lease is lost."""
+"""An operator that starts before the Kubernetes API, and one that stops while the Lease is lost."""
 
 import asyncio
 import itertools
@@ -23,7 +23,7 @@ SETTINGS = {"FAIRLEAD_API_URL": "http://api:8080/", "FAIRLEAD_API_TOKEN": "t"}
 
 
 class AwayUntil:
-    """A cluster that answers after `back` virtual seconds and knows our resource after `installed`."""
+    """A cluster that answers after `back` virtual seconds, and has our CRDs after `installed`."""
 
     def __init__(self, back: float, installed: float) -> None:
         self.back, self.installed = back, installed
@@ -81,7 +81,7 @@ def test_a_signal_ends_the_process_also_while_the_lease_is_lost(monkeypatch: pyt
 
 
 async def turns() -> None:
-    """Let the loop do all that is due."""
+    """Let the event loop run everything that is due."""
     for _ in range(10):
         await asyncio.sleep(0)
 

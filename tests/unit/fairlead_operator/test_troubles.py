@@ -1,4 +1,4 @@
-"""Reconciling when something is in the way: refusals, late answers, objects of others, what an earlier pool left.
+"""Reconciling with obstacles: refusals, late answers, foreign objects, and leftovers of an earlier pool.
 
 In virtual time.
 """
@@ -56,7 +56,7 @@ async def test_a_refused_creation_is_told_once_and_tried_less_and_less_often() -
 
 
 def next_try(stage: VirtualStage) -> str:
-    """The time that the words of Degraded give, which must lie ahead."""
+    """Return the time in the message of Degraded, which must be in the future."""
     told = stage.condition("Degraded")["message"].partition("it is tried again at ")[2][:20]
     assert stage.now < (parse_time(told) or 0.0) <= stage.now + SETTINGS.pace.longest_retry + 1, told
     return str(told)
@@ -122,7 +122,7 @@ async def test_a_failed_pod_with_a_corrected_template_is_replaced_at_once_and_wi
 
 
 def break_down(stage: VirtualStage, verb: str, resource: Resource, status: int | None) -> None:
-    """The server answers these calls with an error of its own, or (None) not at all."""
+    """Make the server answer these calls with an internal error, or (None) not at all."""
     stage.cluster.refuse = lambda given, kind, name: ClusterUnavailable(WEBHOOK, status) if (given, kind) == (verb, resource) else None
 
 
@@ -186,7 +186,7 @@ async def test_while_its_status_cannot_be_written_a_pool_is_worked_on_and_an_eve
 
 
 def conflict(stage: VirtualStage, times: int) -> None:
-    """So many writes to pods meet one of somebody else."""
+    """Make this many writes to pods conflict with a write by somebody else."""
     left = [ClusterRefused(409, "Conflict", "the object has been modified")] * times
     stage.cluster.refuse = lambda verb, resource, name: left.pop() if (verb, resource) == ("merge", Resource.PODS) and left else None
 
@@ -285,7 +285,7 @@ async def test_a_round_that_breaks_is_told_once_and_the_next_that_does_not_takes
 
 
 class Hanging(FakeCluster):
-    """Has no answer for 35 s to writes that `hangs` names by (verb, resource)."""
+    """A cluster that does not answer for 35 s to writes that `hangs` names by (verb, resource)."""
 
     hangs: Callable[[str, Resource], bool] = staticmethod(lambda verb, resource: False)
 
@@ -305,7 +305,7 @@ class Hanging(FakeCluster):
 
 
 async def hanging_stage(replicas: int) -> VirtualStage:
-    """A settled pool whose clock is that of the loop."""
+    """Return a settled pool whose clock is the event loop's."""
     stage = VirtualStage(cluster=Hanging())
     stage.apply(replicas=replicas)
     await stage.settle()
@@ -352,7 +352,7 @@ def test_a_round_waits_once_and_tries_what_may_hang_too_only_for_a_moment() -> N
 
 
 class Stale(FakeCluster):
-    """Sees the pool and its pods as they were at `freeze`, and changes them as they are."""
+    """A cluster that reads pool and pods as they were at `freeze`, but changes their present state."""
 
     def freeze(self) -> None:
         self.pool = copy.deepcopy(self.objects[Resource.POOLS, "chat"])

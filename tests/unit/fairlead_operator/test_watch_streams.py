@@ -1,4 +1,4 @@
-"""Whatever a watch's stream holds, kopf gets the events before it, and the watch begins again after a pause."""
+"""For any content of a watch's stream, kopf gets the events before an error, and the watch restarts after a pause."""
 
 import json
 from collections.abc import AsyncIterator
@@ -73,7 +73,7 @@ class Content:
 
 
 async def read(watches: Watches, pieces: list[bytes]) -> tuple[list[bytes], str]:
-    """The lines that kopf gets, and how the stream ended."""
+    """Return the lines that kopf gets, and how the stream ended."""
     lines = []
     try:
         async for line in WatchLines(cast(aiohttp.StreamReader, Content(pieces)), PODS, watches).iter_chunked(1024):

@@ -12,12 +12,12 @@ from fairlead_testing.examples import examples
 
 HOURS = 48 * 3600.0
 SETTINGS = st.floats(-HOURS, HOURS)
-"""By how much someone sets a wall clock."""
+"""Seconds by which somebody sets a wall clock."""
 
 
 @dataclass
 class Machine:
-    """The two clocks of a machine."""
+    """The wall clock and the monotonic clock of a machine."""
 
     wall: float = 1_700_000_000.0
     monotonic: float = 5.0

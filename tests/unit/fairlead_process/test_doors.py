@@ -1,4 +1,4 @@
-"""Doors: how many connections each port of a process may have."""
+"""Limits of connections for each port of a process."""
 
 from dataclasses import dataclass, field
 
@@ -27,7 +27,7 @@ def test_all_doors_full_leave_the_files_that_are_kept_back(main: DoorPlan, sides
 
 @dataclass(eq=False)
 class Visitor:
-    """A connection that asks, or not."""
+    """A connection that sends a request, or nothing."""
 
     idle: bool = True
     turned_away: bool = False

@@ -1,4 +1,4 @@
-"""The one reader of the environment: typed, and plain about what cannot be used."""
+"""The reader of environment variables: typed, with clear messages about unusable values."""
 
 from dataclasses import MISSING, dataclass, field
 

@@ -1,4 +1,4 @@
-"""HTTP/2 and gRPC of the picker's port, byte by byte."""
+"""HTTP/2 and gRPC of the picker's port, tested with single frames and bytes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ LARGEST = 1000
 
 
 class Transport:
-    """Takes what is written, unless it is full."""
+    """A transport that accepts writes until it is full."""
 
     def __init__(self) -> None:
         self.written = bytearray()
@@ -54,7 +54,7 @@ class Transport:
 
 
 class Echo:
-    """Says each message back, and keeps what it heard."""
+    """A service that sends each message back, and keeps the received ones."""
 
     def __init__(self, stream: GrpcStream) -> None:
         self.stream = stream
@@ -76,7 +76,7 @@ class Echo:
 
 
 class Client:
-    """The bytes of a client, and what came back as frames."""
+    """A client that sends bytes, and reads the answer as frames."""
 
     def __init__(self) -> None:
         self.echoes: list[Echo] = []

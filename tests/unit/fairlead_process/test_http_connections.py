@@ -1,4 +1,4 @@
-"""Heads of requests, over a real socket."""
+"""Request heads over a real socket."""
 
 import asyncio
 import socket
@@ -98,7 +98,7 @@ async def read_all(reader: asyncio.StreamReader) -> bytes:
 async def test_a_body_that_drips_is_refused_and_a_large_one_may_take_its_time(
     piece: bytes, status: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A piece comes for each look at the body: the loop's clock is wound on once the app has the one before."""
+    """A piece of the body arrives for each read. The loop's clock is advanced when the app has got the piece before."""
     monkeypatch.setattr(http_connections, "BODY_SECONDS", 10 * PATIENCE_SECONDS)
     monkeypatch.setattr(http_connections, "BODY_BYTES", 1000)
     loop, wound_on = asyncio.get_running_loop(), 0.0

@@ -1,4 +1,4 @@
-"""JSON that anybody sends is read alike on every Python: how deep it nests is judged here, whatever decoders allow."""
+"""JSON from any source is read equally on every Python: its depth is checked here, whatever decoders allow."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a variable may hold."""
+"""The permitted values of each kind of environment variable."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Requests to the Kubernetes API: who we are, and what each kind of failure means."""
+"""Requests to the Kubernetes API: their credentials, and the meaning of each kind of failure."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,13 +17,15 @@ KUBECONFIG = (
 
 
 class ScriptedServer:
-    """Answers every request with `status` and `text` after `seconds`; anybody but the bearer of `token` gets 401."""
+    """A server that answers every request with `status` and `text` after `seconds`; without the right `token` with a
+    401.
+    """
 
     def __init__(self) -> None:
         self.status, self.text, self.token, self.seconds = 200, "{}", "good", 0.0
         self.headers: dict[str, str] = {}
         self.let_go = asyncio.Event()
-        """Until then `/held` is not answered."""
+        """The event until which `/held` is not answered."""
         self.url = ""
         self.asked: list[str] = []
         self.body = b""
@@ -75,7 +77,7 @@ async def test_an_answer_is_its_document_and_the_awaited_absence_is_none(server:
 
 
 async def test_a_body_is_written_as_go_writes_it(server: ScriptedServer, api: KubernetesApi) -> None:
-    """Kubernetes 1.36 refuses every later patch of a ControllerRevision whose data were written in another way."""
+    """Kubernetes 1.36 refuses every later patch of a ControllerRevision whose data were written differently."""
     await api.call("POST", "/x", body={"b": {"d": "<é & \u2028>", "c": [1, 0.5, None]}, "a": True})
     assert server.body.decode() == '{"a":true,"b":{"c":[1,0.5,null],"d":"\\u003cé \\u0026 \\u2028\\u003e"}}'
 

@@ -82,7 +82,7 @@ def test_a_program_started_with_m_is_named_after_its_module(tmp_path: Path) -> N
 
 
 class Gate:
-    """A gate, its clock, and what it lets through."""
+    """A filter of log lines, its clock, and the lines that it lets pass."""
 
     def __init__(self) -> None:
         self.now = 0.0

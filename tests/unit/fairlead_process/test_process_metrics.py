@@ -1,4 +1,4 @@
-"""What every process shows of itself."""
+"""The metrics that every process has about itself."""
 
 import logging
 from collections.abc import Iterator

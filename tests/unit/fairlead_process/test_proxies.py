@@ -1,4 +1,4 @@
-"""`NO_PROXY` means what it means to kubectl."""
+"""`NO_PROXY` has the same meaning as for kubectl."""
 
 import ipaddress
 

@@ -1,4 +1,4 @@
-"""The page of settings is made of the settings' own fields."""
+"""The page of settings is generated from the settings' own fields."""
 
 from dataclasses import dataclass, field
 

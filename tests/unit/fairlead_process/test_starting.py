@@ -1,4 +1,4 @@
-"""A start that is impossible ends with one line, and a code that says whose fault it is."""
+"""A start that is impossible ends with one line, and an exit code that shows who has to act."""
 
 import socket
 

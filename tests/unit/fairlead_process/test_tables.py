@@ -1,4 +1,4 @@
-"""What commands print: cells that are whole in any window, and durations without an exponent."""
+"""Tables that commands print: cells are complete at any width of the window, and durations have no exponent."""
 
 import io
 import re

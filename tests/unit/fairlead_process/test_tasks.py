@@ -1,4 +1,4 @@
-"""Background work: begun again after a failure, never overlapping, and ended for good."""
+"""Background tasks: restarted after a failure, never overlapping, and ended for good."""
 
 import asyncio
 

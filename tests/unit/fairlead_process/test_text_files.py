@@ -1,4 +1,4 @@
-"""Text as people save it."""
+"""Text files in the encodings in which people save them."""
 
 import gzip
 import io

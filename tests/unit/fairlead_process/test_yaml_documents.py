@@ -1,4 +1,6 @@
-"""YAML that anybody writes is read alike on every Python, and what cannot be read is refused in words of ours."""
+"""YAML from any source is read equally on every Python, and unreadable documents are refused with Fairlead's own
+messages.
+"""
 
 import json
 from collections.abc import Callable
@@ -27,11 +29,11 @@ NESTED: dict[str, Callable[[int], str]] = {
     "aliases": lambda levels: "a0: &a0 []\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, levels - 1)),
     "cut off": lambda levels: "a: " + "[" * levels,
 }
-"""Documents of that many levels."""
+"""Functions that make documents with this many levels."""
 
 
 def refusal_of(text: str) -> str:
-    """Empty for a document that is read."""
+    """Return the message of the refusal; empty for a document that is read."""
     try:
         read_yaml(text)
     except yaml.YAMLError as error:

@@ -1,7 +1,7 @@
-"""Work on foreign bytes is linear: twice the bytes, at most 2.5 times the work, whatever the bytes are.
+"""Work on foreign bytes is linear: twice the bytes cost at most 2.5 times the work, whatever the bytes are.
 
-Work is counted, not timed (`fairlead_testing.steps`). Each shape repeats what a parser looks for, or cuts it, or leaves
-out what ends it.
+Work is counted, not timed (`fairlead_testing.steps`). Each shape repeats a token that a parser searches for, cuts it,
+or leaves out its end.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ Shape = Callable[[int], bytes]
 
 
 def repeated(piece: bytes, before: bytes = b"", after: bytes = b"") -> Shape:
-    """The piece over and over, to this many bytes."""
+    """Return the piece repeated up to this many bytes."""
     return lambda size: before + piece * (size // len(piece)) + after
 
 

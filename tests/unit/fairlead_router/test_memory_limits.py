@@ -1,4 +1,4 @@
-"""What a router may take follows from its settings: a process with that much memory has enough, and none gets half."""
+"""A router's memory limits follow from its settings: a process with that much memory has enough, none gets half."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def test_a_process_with_the_memory_that_its_settings_need_has_enough(settings: S
 @given(sizes)
 @examples(300)
 def test_no_more_is_asked_for_than_a_step_beyond_what_is_used(settings: Sizes) -> None:
-    """With less, either it does not fit, or bodies have less than their usual share."""
+    """With less memory, either the router does not fit, or bodies have less than their usual share."""
     less = needed_memory(settings) - MEMORY_STEP
     limits = memory_limits(settings, less - 1)
     assert not limits.fit or limits.bodies < less // 4

@@ -1,4 +1,4 @@
-"""Where the processes of a sandbox find their kubeconfigs."""
+"""The paths at which a sandbox's processes find their kubeconfigs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What goes wrong with a cluster is a SandboxError, which the command shows in one line."""
+"""Each failure of a cluster is a `SandboxError`, which the command shows in one line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Commands that a person is told to type reach the sandbox they are about."""
+"""Commands that a message tells a person to run act on the sandbox of the message."""
 
 from pathlib import Path
 

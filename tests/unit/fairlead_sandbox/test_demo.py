@@ -1,4 +1,4 @@
-"""The demo shows what can be mended: none of its prompts is beyond its pool."""
+"""The demo's faults can be mended: its pool can compute all of its prompts."""
 
 from itertools import pairwise
 

@@ -17,12 +17,14 @@ trap 'sleep 0.2; touch "{root}/stopped"; exit 0' TERM
 touch "{root}/started"
 for turn in $(seq 600); do sleep 0.05; done
 """
-"""A supervisor that starts something for 30 s, and needs a moment to stop."""
+"""A supervisor whose start takes 30 s; it needs a moment to stop."""
 
 
 @pytest.fixture
 def heeded(number: int) -> Iterator[None]:
-    """The signal is not ignored, as SIGINT is where tests run in the background and SIGHUP where they do by nohup."""
+    """Let the signal have its default effect; it may be ignored, as SIGINT is in the background and SIGHUP under
+    nohup.
+    """
     before = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     yield
     signal.signal(number, before)

@@ -1,4 +1,4 @@
-"""Which command line a container becomes, and what is refused."""
+"""The command line that a container becomes, and the containers that are refused."""
 
 from pathlib import PurePath
 

@@ -1,4 +1,4 @@
-"""Reading logs back: last lines, pods by name, and following through cuts."""
+"""Logs are read back: last lines, pods by name, and following a log that is cut."""
 
 import subprocess
 import sys

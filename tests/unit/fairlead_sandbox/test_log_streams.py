@@ -1,4 +1,4 @@
-"""Cutting output into lines, bounding files, and the merged stream."""
+"""Output is cut into lines, log files are bounded, and streams are merged."""
 
 import errno
 import os

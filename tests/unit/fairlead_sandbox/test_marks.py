@@ -1,4 +1,4 @@
-"""Processes of a sandbox are found by their mark, and ended for good."""
+"""A sandbox's processes are found by their mark and ended completely."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Ports: the preferred one, or the next free after it, and never one that another sandbox has chosen."""
+"""A port is the preferred one or the next free one, and never one that another sandbox has claimed."""
 
 import signal
 import socket
@@ -23,7 +23,7 @@ sys.stdin.readline()
 
 
 QUIET_PORT = 20_000
-"""Below the ports that the kernel gives out by itself, so that nobody takes one between two lines of a test."""
+"""A port below the range from which the kernel assigns ports, so that no process takes it during a test."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a start of Postgres finds in its folders, with a stand-in for initdb."""
+"""A start of Postgres with various contents of its folders, with a script in place of initdb."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ ls "$2/.." >"$2/../seen"
 echo 16 >"$2/PG_VERSION"
 mkdir "$2/base"
 """
-"""Notes what lies in the state directory while it runs. Like the real one, it writes PG_VERSION first."""
+"""A script that records the contents of the state directory. Like the real initdb, it writes PG_VERSION first."""
 
 
 def server(root: Path, user: ServerUser | None = None) -> PostgresServer:

@@ -1,4 +1,4 @@
-"""A person's variables reach the processes they are meant for, and one that nobody reads is named."""
+"""A person's environment variables reach the processes that read them, and an unknown one is reported."""
 
 import pytest
 

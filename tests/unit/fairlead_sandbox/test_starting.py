@@ -1,4 +1,4 @@
-"""What the processes of a sandbox inherit, and what a second start on its directory is told."""
+"""The environment of a sandbox's processes, and the message of a second start on the same directory."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""How long a process may take to become ready: for as long as it gets on, and no longer."""
+"""A process may take as long to become ready as it makes progress, and no longer."""
 
 from fairlead_sandbox.supervised_process import ENOUGH_CPU_SECONDS, STILL_SECONDS, StartingTime
 

@@ -1,4 +1,4 @@
-"""What `fairlead status` says of a sandbox that runs."""
+"""The output of `fairlead status` for a sandbox that runs."""
 
 import io
 import os

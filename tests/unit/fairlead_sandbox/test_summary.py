@@ -1,4 +1,4 @@
-"""What a newcomer reads when the sandbox is up."""
+"""The summary that a newcomer reads when the sandbox is up."""
 
 from dataclasses import replace
 from pathlib import Path

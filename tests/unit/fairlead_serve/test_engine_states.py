@@ -1,4 +1,4 @@
-"""The states of engines that run already, round by round."""
+"""The states of engines that were started by others, round by round."""
 
 from dataclasses import dataclass, field, replace
 
@@ -33,7 +33,7 @@ def seen(*, in_flight: dict[str, int] | None = None, acknowledged: bool = True, 
 
 @dataclass
 class Engines:
-    """Rounds one second apart; what is wanted and seen is changed between them."""
+    """Rounds one second apart, between which a test changes the wanted and the observed engines."""
 
     wanted: dict[str, WantedEngine] = field(default_factory=dict)
     health: dict[str, Health] = field(default_factory=dict)

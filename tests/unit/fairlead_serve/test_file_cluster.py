@@ -1,4 +1,4 @@
-"""The files in the place of the Kubernetes API: read, patched, and owned by the user where they are the user's."""
+"""Files in place of the Kubernetes API: read, patched, and left in the user's ownership."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The file of a served pool: what it may say, and the spec that follows."""
+"""The file of a served pool: the fields that it may have, and the spec that it becomes."""
 
 import re
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""What a prober finds at an engine, by the engine's own word."""
+"""A prober's findings at an engine, from the engine's own pages."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ URL = "http://10.0.0.7:30000"
 
 
 async def found(pages: Mapping[str, object]) -> EngineFindings:
-    """The findings at an engine with these pages and no others."""
+    """Return the findings at an engine that has these pages and no others."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         page = pages.get(request.url.path)

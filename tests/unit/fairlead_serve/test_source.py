@@ -1,4 +1,4 @@
-"""The source of a served pool: what it tells the control API, in virtual time."""
+"""The source of a served pool: the states that it sends to the control API, in virtual time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ A, B = "a:8000", "b:8000"
 
 @dataclass
 class Api:
-    """Takes every state, with one live router that knows it at once; away while `is_away`."""
+    """Takes every state, with one live router that has it at once; does not answer while `is_away`."""
 
     states: list[PoolState] = field(default_factory=list)
     events: list[PoolEvent] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Api:
 
 @dataclass
 class Engines:
-    """The engines' health by address."""
+    """The health of engines, by address."""
 
     known: dict[str, Health] = field(default_factory=dict)
     models: Mapping[str, ToldModels] = field(default_factory=dict)

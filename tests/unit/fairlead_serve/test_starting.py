@@ -1,4 +1,4 @@
-"""What `fairlead serve` makes of its command line before anything is started."""
+"""`fairlead serve` checks its command line before it starts anything."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from fairlead_serve.state_files import Memory, StateFiles, own_pool_file
 from fairlead_serve.summary import engine_line, waiting_notices
 
 QUIET_PORT = 21_000
-"""Below the ports that the kernel gives out by itself, so that nobody takes one between two lines of a test."""
+"""A port below the range from which the kernel assigns ports, so that no process takes it during a test."""
 
 ONE, TWO = "http://127.0.0.1:8000", "http://127.0.0.1:8001"
 
@@ -90,7 +90,7 @@ def test_an_address_of_this_machine_is_a_host(host: str, tmp_path: Path) -> None
 
 @pytest.fixture
 def held() -> Iterator[PortClaims]:
-    """A port that another sandbox has claimed, on which nothing listens yet."""
+    """Yield the claim of another sandbox on a port on which no process listens yet."""
     claims = claim_ports({"api": QUIET_PORT})
     yield claims
     claims.release()

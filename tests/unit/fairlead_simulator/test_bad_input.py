@@ -1,5 +1,6 @@
-"""What a newcomer may get wrong with `fairlead simulate`, `traces` and `replay`: one line that names the field, the
-value and what to write, and the exit code 2.
+"""Mistakes with `fairlead simulate`, `traces` and `replay`: one line that names the field, the value and the remedy.
+
+The exit code is 2.
 """
 
 from itertools import islice
@@ -22,7 +23,7 @@ GOOD = '{"timestamp": 1, "input_length": 512, "output_length": 1, "hash_ids": [0
 
 @pytest.fixture(scope="module", autouse=True)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of every kind, most of them bad."""
+    """Return a folder with files of every kind, most of them faulty."""
     made = tmp_path_factory.mktemp("inputs")
     with (made / "good.jsonl").open("w") as file:
         write_trace(islice(KINDS["conversation"].rows(None, 2000, 3), REQUESTS), file)
@@ -37,7 +38,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def complaint(folder: Path, command: str, *arguments: str) -> str:
-    """The one line a command ends with; relative names are of `folder`, and nothing may be printed beside it."""
+    """Return the one line with which a command ends.
+
+    Relative names are in `folder`, and the command must print nothing else.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         program = {"simulate": simulate, "replay": replay}.get(command)
@@ -218,7 +222,7 @@ def test_a_schedule_that_a_compared_policy_could_not_follow_is_told_before_anyth
 
 
 def test_an_error_in_another_process_is_the_same_line(folder: Path, tmp_path: Path) -> None:
-    """Which instances a pool has that scales itself is only known when the time has come."""
+    """The instances of a pool that scales itself are only known when the event is due."""
     (tmp_path / "timeline.json").write_bytes(orjson.dumps([{"kind": "fail", "at": 0, "instance": 9}]))
     (tmp_path / "scaling.json").write_bytes(orjson.dumps({"scaling": {"mode": "SLO"}}))
     arguments = [

@@ -38,7 +38,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_times(path: Path) -> list[dict[str, Any]]:
-    """The rows without what the machine took for them."""
+    """Return the rows without the columns of measured run time."""
     return [
         {key: value for key, value in row.items() if key not in ("wall_seconds", "cpu_seconds")} for row in orjson.loads(path.read_bytes())
     ]

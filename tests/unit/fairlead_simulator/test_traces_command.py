@@ -18,7 +18,7 @@ def test_a_generated_trace_is_described(tmp_path: Path) -> None:
 
 
 def reused(tmp_path: Path, sessions: int = 60) -> Path:
-    """Sessions whose second turn comes when all others have had their first."""
+    """Return the file of a trace in which each session's second turn comes after all sessions' first turns."""
     rows = [
         {
             "timestamp": 1000.0 * (turn * sessions + number),

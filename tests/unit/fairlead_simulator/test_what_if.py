@@ -53,7 +53,7 @@ TARGET = SimulatedTarget(
 
 
 def conversations(sessions: int = 21, turns: int = 4) -> list[TraceRequest]:
-    """Sessions that take turns, each turn with all that was said before."""
+    """Return sessions that take turns, each turn with the whole conversation before it."""
     return [
         TraceRequest(
             timestamp=1000.0 * (turn * sessions + session),
@@ -68,7 +68,7 @@ def conversations(sessions: int = 21, turns: int = 4) -> list[TraceRequest]:
 
 
 def lines_of(job: SimulationJob, *policies: str) -> list[JobLine]:
-    """What is told of a run of each policy, at twice the rate."""
+    """Return the reported lines of a run of each policy, at twice the rate."""
     runs = [JobRun(number=number, policy=policy, parameters={}, rate=2.0) for number, policy in enumerate(policies)]
     lines: list[JobLine] = []
     run_job(decode_job(encode_line(job)), [decode_run(encode_line(run)) for run in runs], lines.append)
@@ -99,7 +99,7 @@ def test_every_request_is_told_as_done_once() -> None:
 
 
 def host_caches_of(job: SimulationJob) -> tuple[RunFigures, int]:
-    """The figures of a run that tries a host cache, and how many requests are told as done."""
+    """Return the figures of a run that tries a host cache, and the number of requests reported as done."""
     lines: list[JobLine] = []
     asked = JobRun(number=3, policy="fairlead", parameters={}, rate=1.0, host_cache_tokens=800_000)
     run_job(decode_job(encode_line(job)), [decode_run(encode_line(asked))], lines.append)
@@ -222,7 +222,7 @@ def test_requests_of_one_moment_have_no_rate() -> None:
 
 
 def figures_with(change: PoolChange, target: SimulatedTarget = TARGET) -> RunFigures:
-    """Of `fairlead`, with the change after half of the requests."""
+    """Return the figures of the policy `fairlead` with the change after half of the requests."""
     lines: list[JobLine] = []
     run = JobRun(number=0, policy="fairlead", parameters={}, rate=1.0, seed=5, change=change)
     run_job(replace(a_job(), target=target), [decode_run(encode_line(run))], lines.append)

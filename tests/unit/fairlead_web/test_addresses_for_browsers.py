@@ -1,4 +1,4 @@
-"""The addresses that browser tests go through lead to every page that there is."""
+"""The addresses that browser tests visit lead to every page."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from fairlead_testing.running.web_client import NOW, visitor
 from fairlead_web.frame.rendering import TEMPLATES, Context, Renderer
 
 OF_OTHER_TESTS = {"pages/error.html", "pages/error_bare.html", "pages/heatmap_words.html", "pages/login.html"}
-"""What only those see who ask for what is not there, or are not signed in, and a part of an open heatmap."""
+"""Pages for missing objects and signed-out people, and a part of an open heatmap."""
 
 
 async def test_the_addresses_of_browser_tests_lead_to_every_page(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The forms of every page: what a refusal calls their fields, and what people without rights see of them."""
+"""The forms of every page: the field names in refusals, and the forms shown to people without rights."""
 
 import re
 from html import unescape
@@ -11,14 +11,15 @@ from fairlead_testing.running.web_client import Visitor, visitor
 INSTANCE = INSTANCES[CHAT][1]
 BAD = "no value!"
 OF_THE_API = re.compile(r"\b[a-z]+(?:_[a-z]+)+:|\b[a-z]+[A-Z][A-Za-z]+:")
-"""Names such as `requests_per_minute` and `maxReplicas`."""
+"""A pattern for the API's names, such as `requests_per_minute` and `maxReplicas`."""
 LABELLED = ("/keys?edit=k-0", f"/pools/{CHAT}", f"/pools/{CHAT}/test")
-"""Pages whose forms name fields otherwise than the API."""
+"""Pages whose forms name fields differently from the API."""
 
 
 class Forms(HTMLParser):
-    """The forms of a page that write: their address, their values, the fields that a person types into, and whether
-    they can be sent.
+    """The forms of a page that write.
+
+    They have their address, their values, the fields that a person types into, and whether they can be sent.
     """
 
     def __init__(self, page: str) -> None:
@@ -54,7 +55,7 @@ class Forms(HTMLParser):
 
 
 def complaints(page: str) -> list[str]:
-    """What a page says is wrong with a form, without its tags."""
+    """Return a page's messages about faults of a form, without tags."""
     found = re.findall(r'<(p|div)[^>]*role="alert"[^>]*>(.*?)</\1>', page, re.DOTALL)
     return [" ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split()) for _, text in found]
 

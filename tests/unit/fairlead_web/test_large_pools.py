@@ -1,4 +1,4 @@
-"""Sixty instances and ten thousand sessions: every page keeps to its elements and bytes."""
+"""Sixty instances and ten thousand sessions: every page keeps to its limits of elements and bytes."""
 
 import gzip
 import re
@@ -12,11 +12,12 @@ from fairlead_testing.running.web_client import visitor
 
 NAMES = [f"chat-b{number:05}" for number in range(60)]
 MOST_ELEMENTS, MOST_BYTES = 2_500, 20_000
-"""Of a page, and of its HTML as it is sent; a first visit has the style sheet and the scripts too
-(docs/measurements.md).
+"""The most elements of a page, and the most bytes of its HTML as it is sent.
+
+A first visit also loads the style sheet and the scripts (docs/measurements.md).
 """
 ELSEWHERE = {"/docs", "/clusters"}
-"""The explorer has a budget of its own; the page of clusters is there only with clusters."""
+"""Pages tested elsewhere: the explorer has a limit of its own, and the page of clusters exists only with clusters."""
 
 
 async def test_the_pages_of_sixty_instances_and_ten_thousand_sessions_keep_their_budgets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Lists as pages, CSV and JSON: the filter decides what is in them, the page only how many are shown at once."""
+"""Lists as pages, CSV and JSON: the filter decides their rows, the page only the number shown at once."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ WRITTEN_FROM = {
     "/notices": "cursor=7&kind=slo",
     "/settings": "cursor=7&sessions=8",
 }
-"""Pages whose lists have buttons in their rows or forms below them, at a place within their lists."""
+"""Pages whose lists have buttons in their rows, or forms below them."""
 PREFERENCES = {"/settings", "/logout"}
 
 

@@ -1,4 +1,4 @@
-"""The web UI in a process of its own says plainly what its environment lacks."""
+"""The web UI in a process of its own names each variable that its environment lacks."""
 
 import pytest
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""Pages of a fleet with more pools than one answer of the API has: none of them is forgotten, or the page says so."""
+"""Pages of a fleet with more pools than one answer of the API has: no pool is forgotten without a note."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ FILE = "/srv/fairlead/pool.yaml"
 
 
 def fleet(one: Visitor, monkeypatch: pytest.MonkeyPatch, count: int) -> str:
-    """Makes so many pools, all within their SLO but the last by name; that one's name."""
+    """Make this many pools, all within their SLO but the last by name; return that pool's name."""
     world = one.fake.world
     names = [f"team/pool-{number:04}" for number in range(count)]
     for name in names:
@@ -27,7 +27,7 @@ def fleet(one: Visitor, monkeypatch: pytest.MonkeyPatch, count: int) -> str:
 
 
 async def asked_by(one: Visitor, path: str) -> Counter[str]:
-    """What the API is asked for a page, and how often."""
+    """Return the API calls that a page makes, with their numbers."""
     one.fake.requests.clear()
     assert (await one.http.get(path)).status_code == 200
     return Counter(path for _, path in one.fake.requests)
@@ -38,7 +38,7 @@ def told(page: str) -> str:
 
 
 def after_of(page: str) -> str:
-    """The pool after which the next part of the pools begins."""
+    """Return the pool after which the next part of the pools begins."""
     found = re.search(r'name="after" value="([^"]*)"', page)
     return found[1] if found else ""
 

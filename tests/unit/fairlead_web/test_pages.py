@@ -140,7 +140,7 @@ async def test_a_region_asked_for_alone_is_as_it_is_in_the_whole_page(path: str)
 
 
 def elements(html: str) -> dict[str, str]:
-    """The regions in the page, by their names."""
+    """Return the regions in the page, by name."""
     found = {}
     for opening in re.finditer(r'<(\w+)\s[^>]*?\bid="([\w-]+)"[^>]*\sdata-live-refresh="', html):
         depth = 0
@@ -153,7 +153,7 @@ def elements(html: str) -> dict[str, str]:
 
 
 def told(found: dict[str, str]) -> dict[str, str]:
-    """Without what differs each time: form tokens and ages."""
+    """Return the page without the parts that differ each time: form tokens and ages."""
     return {name: re.sub(r'name="csrf" value="[^"]*"|<time.*?</time>|\s+', " ", html, flags=re.DOTALL) for name, html in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""Reasons and messages that hold markup reach every page as text: no element and no attribute is made of them."""
+"""Reasons and messages that hold markup reach every page as text and create no element or attribute."""
 
 import json
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ def _pages() -> tuple[str, ...]:
 
 @dataclass
 class Marking(httpx.AsyncBaseTransport):
-    """Writes markup into what the API behind it answers."""
+    """An app that writes markup into the answers of the API behind it."""
 
     api: httpx.AsyncBaseTransport
     written: set[str] = field(default_factory=set)
@@ -60,14 +60,14 @@ class Marking(httpx.AsyncBaseTransport):
 
 
 def _is_word(value: str) -> bool:
-    """Whether it may be one of an enum, which pages read."""
+    """Return whether the text may be a word of an enum, which pages read."""
     return (
         bool(value) and value.replace("-", "").replace("_", "").isalnum() and (value.islower() or value[0].isupper()) and " " not in value
     )
 
 
 class Found(HTMLParser):
-    """Elements and attributes that are made of the markup, and addresses that run scripts."""
+    """Elements and attributes that the markup created, and addresses that run scripts."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -25,14 +25,14 @@ NOUNS = (
     *("seconds", "sessions", "steps", "tasks", "times", "tokens", "tools", "turns", "values"),
 )
 NO_NUMBERS = ("role", "noun", "policy", "verb", "has", "'take'}", "name", "format(", "join(", "delta.words", "else 'its'", "else 'take'")
-"""Words that are in expressions of another kind, or of numbers with decimals."""
+"""Words in expressions that are not whole numbers."""
 PLURAL = rf"(?:</\w+>)?\s+(?:(?!by |of |in |to |and )[a-z-]+ )?(?:{'|'.join(NOUNS)})\b(?!/| \()"
 IN_TEMPLATE = re.compile(r"(\bof |\bthe (?:newest|first|last) )?\{\{-?([^{}]*)-?\}\}" + PLURAL)
 JOINED = re.compile(r"(?:\|count|\|length)\s*~\s*\"" + PLURAL)
 
 
 def in_template(text: str) -> Iterator[str]:
-    """Expressions directly before a plural. After *of* stands a whole, whose noun is a plural whatever its number."""
+    """Yield the expressions directly before a plural, except after *of*, where the noun is always a plural."""
     for found in IN_TEMPLATE.finditer(text):
         if not found[1] and "|amount" not in found[2] and not any(word in found[2] for word in NO_NUMBERS):
             yield " ".join(found[0].split())
@@ -40,7 +40,9 @@ def in_template(text: str) -> Iterator[str]:
 
 
 def in_python(tree: ast.AST) -> Iterator[str]:
-    """The same in f-strings. Constants are no numbers that vary, and a number with decimals has a plural."""
+    """Yield the same in f-strings, without constants, which do not vary, and numbers with decimals, which take a
+    plural.
+    """
     for string in ast.walk(tree):
         if not isinstance(string, ast.JoinedStr):
             continue

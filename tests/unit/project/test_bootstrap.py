@@ -1,6 +1,6 @@
-"""scripts/bootstrap.sh and environments.sh, with stand-ins for Python and uv.
+"""scripts/bootstrap.sh and environments.sh, with scripts in place of Python and uv.
 
-What an interrupted run left is made again, and an interpreter is judged by running it.
+Environments that an interrupted run left incomplete are made again, and an interpreter is judged by running it.
 """
 
 import os
@@ -44,7 +44,7 @@ def program(path: Path, text: str) -> None:
 
 
 def interpreter(version: str | None) -> str:
-    """A program that says this version, or that of a shim with nothing behind it."""
+    """Return a program that prints this version; with None one that fails like a shim without an interpreter."""
     return f"#!/bin/sh\necho {version}\n" if version else "#!/bin/sh\necho 'pyenv: command not found' >&2\nexit 127\n"
 
 

@@ -1,5 +1,6 @@
-"""No client of ours reads an answer without a bound: clients are made in one place for each library, and reads by hand
-say why they may.
+"""No client of Fairlead reads an answer without a bound.
+
+Clients are made in one place for each library, and direct reads give the reason for their exception.
 """
 
 import ast
@@ -17,13 +18,13 @@ MAKERS = {
     "cluster/src/processkube/kubernetes_client.py": "reads by pieces up to a bound",
     "cluster/src/processkube/kubernetes_api/serving/proxying.py": "passes pieces on and keeps none",
 }
-"""Where a client or a session may be made, and what holds its answers."""
+"""Modules that may make a client or a session, and the bound on its answers."""
 BY_PIECES = {
     "core/fairlead_client/http_clients.py": "says what it is",
     "core/fairlead_client/internal.py": "the routers' stream, whose lines have a bound",
     "core/fairlead_client/public/calling.py": "live events and exports",
 }
-"""Where an answer may go on for ever, as it is read by pieces."""
+"""Modules that may read an endless answer, as they read it in pieces."""
 CLIENTS = {"AsyncClient", "Client", "ClientSession", "HTTPConnection", "HTTPSConnection", "urlopen", "PoolManager"}
 CALLS_OF_MODULES = {
     f"{module}.{verb}" for module in ("httpx", "requests") for verb in ("get", "post", "put", "request", "stream", "Session")
@@ -32,7 +33,7 @@ WORDS = CLIENTS | CALLS_OF_MODULES | {"BY_PIECES", "fairlead_by_pieces"}
 
 
 def faults(path: str, source: str) -> Iterator[str]:
-    """The calls that make a client of their own, and the names that leave a bound out."""
+    """Yield the calls that make a client of their own, and the names that omit a bound."""
     if not any(word in source for word in WORDS):
         return  # most files: parsing them all takes seconds
     for node in ast.walk(ast.parse(source)):

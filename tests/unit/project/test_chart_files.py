@@ -33,7 +33,7 @@ def test_the_chart_installs_the_version_of_the_project() -> None:
 
 
 MAY_BE_NULL = {"podSecurityContext", "containerSecurityContext", "resources", "replicas", "labels"}
-"""Values with a default whose null means something to Kubernetes."""
+"""Values with a default for which Kubernetes gives null a meaning of its own."""
 
 
 def values(defaults: dict[str, object], at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -81,7 +81,7 @@ def test_other_variables_of_the_api_are_none_that_the_chart_makes() -> None:
 
 
 def series() -> dict[str, set[str]]:
-    """Name of each time series that docs/metrics.md tells of → its labels. Another test holds that page to the code."""
+    """Return the labels of each time series in docs/metrics.md, which another test compares with the code."""
     found: dict[str, set[str]] = {}
     rows = re.findall(r"^\| `((?:fairlead|process)_\w+)` \| (\w+) \| ([^|]*) \|", METRICS.read_text(encoding="utf-8"), re.MULTILINE)
     for name, kind, labels in rows:

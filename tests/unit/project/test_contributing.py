@@ -1,4 +1,4 @@
-"""The lists of CONTRIBUTING.md name files that are there."""
+"""The files that CONTRIBUTING.md lists exist."""
 
 import re
 from pathlib import Path

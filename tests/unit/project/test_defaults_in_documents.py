@@ -37,7 +37,9 @@ BEFORE = re.compile(rf"({QUANTITY.pattern})(?: by default)? \($")
 
 @cache
 def settings() -> dict[str, float]:
-    """The default of each variable that is a number, as the generated page has it; in seconds if its unit is a time."""
+    """Return the default of each variable that is a number, from the generated page; in seconds if its unit is a
+    time.
+    """
     page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     found = {}
     for name, default in re.findall(r"^\| `(FAIRLEAD_\w+)` \| [^|]* \| `(\d+(?:\.\d+)?)`[^|]*\|", page, re.MULTILINE):
@@ -47,14 +49,14 @@ def settings() -> dict[str, float]:
 
 @cache
 def parameters() -> dict[str, float]:
-    """The default of each parameter of the default policy that is a number."""
+    """Return the default of each parameter of the default policy that is a number."""
     facts = BUILT_IN.parameters("fairlead")
     return {name: one.default for name, one in facts.items() if isinstance(one.default, int | float) and not isinstance(one.default, bool)}
 
 
 @cache
 def fields() -> dict[str, float]:
-    """The default of each field of a pool that is a quantity; of fields with one name, only if they agree."""
+    """Return the default of each field of a pool that is a quantity; for fields with one name, only if they agree."""
     schema = yaml.safe_load((ROOT / "crds" / "inferencepools.fairlead.dev.yaml").read_text(encoding="utf-8"))
     spec = schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     found: dict[str, set[float]] = {}
@@ -74,7 +76,7 @@ def _walk(schema: dict[str, Any], path: str, found: dict[str, set[float]]) -> No
 
 
 def value_of(text: str) -> float | None:
-    """A quantity in seconds, bytes or as a plain number; None if the text is none."""
+    """Return a quantity in seconds, bytes or as a plain number; None if the text is none."""
     found = QUANTITY.fullmatch(text)
     if found is None:
         return None
@@ -83,7 +85,9 @@ def value_of(text: str) -> float | None:
 
 
 def said_of(text: str) -> Iterator[tuple[str, str]]:
-    """Names in backticks, each with the quantity in brackets after it, beside it there, or before its brackets."""
+    """Yield names in backticks, each with the quantity in brackets after it, beside it there, or before its
+    brackets.
+    """
     text = re.sub(r"\s+", " ", text)
     for found in re.finditer(r"`(?:spec\.)?([\w.\[\]]+)`(?: of the API)?", text):
         name, before, after = (

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md has a reason for each library that Fairlead names as its own, and for no other."""
+"""ARCHITECTURE.md gives a reason for each library that Fairlead depends on directly, and for no other."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 TOOLS = ROOT / "tests" / "tools"
 WHOLE_LOCKS = ("docs.txt", "guidellm.txt", "static.txt", "vllm.txt")
-"""Made from the `.in` beside them, with all that these libraries need themselves."""
+"""Lock files made from the `.in` file beside them, including all indirect dependencies."""
 
 
 def names(requirements: Iterable[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Every command that a document, a page or a message shows is one that the parser of `fairlead` takes."""
+"""The parser of `fairlead` takes every command that a document, a page or a message shows."""
 
 import re
 import shlex
@@ -21,13 +21,13 @@ PROGRAMS: dict[str, click.Group] = {"fairlead": LazyGroup(SUBCOMMANDS), "kubectl
 BLOCK = re.compile(r"^```[a-z]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"(?<!`)`((?:kubectl )?fairlead [^`\n]+)`")
 COMMAND = re.compile(r"^(?:[\w.]+=\S* +)*((?:kubectl )?fairlead(?: .*)?)$")
-"""After variables that are set for it."""
+"""A command of `fairlead`, after any variables that are set for it."""
 ENDS = ("&", "|", ">", "&&", ";", "2>", "||", "<")
 PLACEHOLDER = re.compile(r"\[.*\]|…|\.\.\.|[A-Z][A-Z_|/=.\[\]]*|<.*>|\$.*|\{.*")
 
 
 def commands_of(document: Path) -> Iterator[tuple[str, bool]]:
-    """What is typed in a document, and whether it is whole: in prose a command may lack its arguments."""
+    """Yield the commands in a document, each with whether it is complete; in prose, arguments may be missing."""
     text = document.read_text(encoding="utf-8")
     for block in BLOCK.findall(text):
         for line in re.sub(r"\\\n\s*", " ", block).splitlines():
@@ -49,7 +49,7 @@ def words_of(command: str) -> list[str]:
 
 
 def fault_of(command: str, *, whole: bool) -> str | None:
-    """Why the parser does not take a command; None if it does."""
+    """Return the reason for which the parser refuses a command; None if it takes it."""
     words = words_of(command)
     program = "kubectl fairlead" if words[0] == "kubectl" else "fairlead"
     here: click.Command = PROGRAMS[program]
@@ -67,7 +67,7 @@ def fault_of(command: str, *, whole: bool) -> str | None:
 
 
 def one_by_one(values: object) -> list[str]:
-    """The words that were given, each of `a|b` for itself."""
+    """Return the words, with one word for each alternative of `a|b`."""
     words = values if isinstance(values, list | tuple) else [values]
     return [one for word in words if isinstance(word, str) for one in (word.split("|") if re.fullmatch(r"[a-z|-]+", word) else [word])]
 
@@ -113,7 +113,7 @@ def test_a_documents_commands_are_those_of_the_parser(name: str) -> None:
 
 @pytest.mark.parametrize("folder", PRODUCT)
 def test_a_command_in_a_message_a_page_or_an_example_is_one_of_the_parser(folder: str) -> None:
-    """Those in backticks, as remedies have them; what an f-string puts in stands for a value."""
+    """Commands in backticks, as in remedies; an f-string's expressions stand for values."""
     files = [path for path in FILES if path.relative_to(ROOT).parts[0] == folder and path.suffix in {".py", ".html", ".yaml", ".txt"}]
     shown = {command for path in files for command in INLINE.findall(path.read_text(encoding="utf-8"))}
     faults = {command: fault_of(command, whole=False) for command in shown}

@@ -1,4 +1,4 @@
-"""Documents: links that lead somewhere, indexes that leave nothing out, lines that fit a screen."""
+"""Documents: links lead somewhere, indexes are complete, and lines fit a screen."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ DOCUMENTS = sorted(ROOT / name for name in subprocess.check_output(["git", "ls-f
 GENERATED = {f"docs/{name}.md" for name in ("benchmarks", "cli", "inferencepool", "metrics", "settings")}
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)]+)\)")
-"""With a target that is broken over two lines, which is not a link."""
+"""A link of Markdown, including one whose target is broken over two lines."""
 
 
 def name_of(document: Path) -> str:
@@ -19,7 +19,7 @@ def name_of(document: Path) -> str:
 
 
 def anchors(document: Path) -> set[str]:
-    """Headings as GitHub links to them: lower case, punctuation dropped, spaces as hyphens."""
+    """Return headings as GitHub links to them: lower case, punctuation dropped, spaces as hyphens."""
     headings = re.findall(r"^#+ +(.+?) *$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""What an engine can do is asked of `fairlead.capabilities`: a new reader of a declared speed says why it may."""
+"""Engines' speeds are read from `fairlead.capabilities`: any other reader of a declared speed must give its reason."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""docs/gateway-api.md can be copied: every example is YAML, and its parts name each other."""
+"""docs/gateway-api.md can be copied: every example is YAML, and its parts refer to each other."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a process loads before it can do anything: whoever routes nothing must not wait for numpy and the policies."""
+"""Modules that a process loads at its start: processes that do not route must not load numpy and the policies."""
 
 import ast
 import re
@@ -21,14 +21,14 @@ CHECK_ITS_POLICY = f"{READ_A_SPEC}\nBUILT_IN.check_parameters(spec.routing.polic
 
 
 def modules_after(code: str) -> set[str]:
-    """Names of the modules a new interpreter has loaded after `code`."""
+    """Return the names of the modules that a new interpreter has loaded after `code`."""
     script = f"{code}\nimport sys\nprint(*sys.modules, sep='\\n')"
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True)
     return set(answer.stdout.splitlines())
 
 
 def policies_loaded(loaded: set[str]) -> set[str]:
-    """Names of the modules of policies among them."""
+    """Return the names of loaded modules that are policies."""
     parts = [name.rpartition(".") for name in loaded]
     return {module for package, _, module in parts if package == "fairlead.routing.policies"} - {"catalogue"}
 

@@ -1,4 +1,4 @@
-"""The repository keeps its own promises about layout."""
+"""The repository follows its own rules of layout."""
 
 import operator
 import re

@@ -1,4 +1,4 @@
-"""What happened is a fixed sentence and its data are named values, in every process: held over the source."""
+"""In every process, a log line is a fixed sentence with named values; the source is checked."""
 
 import ast
 import logging
@@ -12,16 +12,16 @@ COMPONENTS = ("core", "controlplane", "operator", "router", "simulator", "webui"
 METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 LOGGERS = {"logger", "log", "_log", "_logger"}
 NAMED = re.compile(rf"\bgetLogger\b|\b({'|'.join(LOGGERS)})[\s)\\]*\.[\s\\]*({'|'.join(METHODS)})\b")
-"""What a file says in which there is one: only such files are parsed."""
+"""Text that marks a file with log lines; only such files are parsed."""
 TAKEN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "at", "level", "logger", "event", "trace"}
-"""Names that a record, or a line of ours, has already: the first would raise KeyError, the second hide a value."""
+"""Names that a log record or a log line already has: as a value's name, one raises KeyError or hides a value."""
 OTHER_WORDS_FOR_ERROR = {"problem", "exception", "exc", "err", "cause", "why"}
-"""What went wrong is `error` everywhere."""
+"""Names of values for which every log line uses `error`."""
 
 
 @cache
 def nodes() -> tuple[tuple[str, ast.AST], ...]:
-    """Where each one stands, of all components; the source is parsed once for all tests."""
+    """Return the syntax nodes of all components with their places; the source is parsed once for all tests."""
     return tuple(
         (f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node)
         for component in COMPONENTS
@@ -46,7 +46,7 @@ def is_log_call(node: ast.Call) -> bool:
 
 
 def is_sentence(call: ast.Call) -> bool:
-    """Whether its one argument (after the level, for `log`) is a constant with nothing put into it."""
+    """Return whether its only argument (after the level, for `log`) is a constant without inserted values."""
     *level, event = call.args
     with_level = isinstance(call.func, ast.Attribute) and call.func.attr == "log"
     said = str(event.value) if isinstance(event, ast.Constant) else "%"
@@ -77,7 +77,7 @@ def test_what_went_wrong_is_called_error_everywhere() -> None:
 
 
 NAMES_OF_LOGGERS = {"__name__", "'uvicorn.error'", "'uvicorn.access'"}
-"""Names that a logger may be made with: of its module, or those of the server that a class of the router continues."""
+"""Names that a logger may have: its module's, or a name of the server that a class of the router extends."""
 
 
 def test_logs_are_written_by_loggers_named_after_their_modules() -> None:

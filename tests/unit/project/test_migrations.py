@@ -1,4 +1,4 @@
-"""Migrations are one chain, and processes of the last release work with what they make (docs/development.md)."""
+"""Migrations are one chain, and processes of the last release work with the resulting schema (docs/development.md)."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from fairlead_testing.builders.migration_rules import GROWING, faults
 
 FOLDER = Path(__file__).parents[3] / "migrations"
 BASELINE = 64
-"""Number of the first migration, which stands for those before it."""
+"""Number of the first migration, which replaces all earlier ones."""
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def last_release() -> tuple[str, Shape]:
 
 
 def chain() -> list[Path]:
-    """Every migration's file, the first one first."""
+    """Return every migration's file, the first one first."""
     return [Path(script.path) for script in reversed(list(ScriptDirectory(str(FOLDER)).walk_revisions()))]
 
 
@@ -49,7 +49,7 @@ def test_a_migrations_file_number_and_revision_are_its_place_in_the_chain() -> N
     "name", [".#20261130_0083_x.py", "._20261130_0083_x.py", "__init__.py", "20261130_0083_x (copy).py", "20261130_0083_x.py~"]
 )
 def test_a_file_that_is_no_migration_is_no_revision(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one, it would be the newest of all, which no database is at, or the oldest, before which none is too old."""
+    """As a revision, it would be the newest, which no database has, or the oldest, which makes no database too old."""
     (tmp_path / "versions" / "__pycache__").mkdir(parents=True)
     for file in (tmp_path / "env.py", tmp_path / "versions" / "20261130_0064_measured.py", tmp_path / "versions" / name):
         file.write_text("")

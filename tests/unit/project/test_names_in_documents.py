@@ -1,6 +1,7 @@
-"""Every document names only what exists: metrics, fields, values of the chart, paths of the API, files, identifiers.
+"""Every document names only existing things: metrics, fields, values of the chart, paths of the API, files,
+identifiers.
 
-Generated pages and decision records are read too, but for identifiers: a record tells of its day.
+Generated pages and decision records are read too, except for identifiers: a record describes the code of its day.
 """
 
 import json
@@ -37,11 +38,11 @@ OF_OTHERS = {
         "process_virtual_memory_bytes",
     ),
 }
-"""Identifiers of other projects, which no code here mentions."""
+"""Identifiers of other projects, which this code does not mention."""
 FORMER = {"late_lost", "coding_agents_short"}
-"""Names of earlier versions: docs/experiments.md says that it tells of those."""
+"""Names of earlier versions, which docs/experiments.md describes."""
 WRITTEN_LATER = {"tests/contract/skew/last_release_database.json"}
-"""Files that the first release brings."""
+"""Files that the first release creates."""
 FOLDERS_OF_OTHERS = {"examples/inference-pool", "helm/templates"}
 ABSENT = {"spec.resourceClaims", "spec.containers[].image", "spec.containers[].name", "spec.unschedulable"}
 ABSENT |= {"spec.behavior.scaleUp.tolerance", "status.storedVersions"}
@@ -115,7 +116,9 @@ def operations() -> frozenset[tuple[str, str]]:
 
 
 def strange_paths(text: str) -> set[str]:
-    """Of the control API, with their method; the gateway's own paths are another test's (`test_gateway_page.py`)."""
+    """Return unknown paths of the control API, with their method; `test_gateway_page.py` checks the gateway's own
+    paths.
+    """
     found = set()
     for method, path in re.findall(r"\b(GET|POST|PUT|PATCH|DELETE) (/v1/[^\s`?\"')|]*)", text):
         plain = re.sub(r"\{[^}]*\}|[A-Z][A-Z_]+|<[^>]*>|\$\w+", "{}", path).rstrip(".,;:")
@@ -134,7 +137,7 @@ TWO_WORDS = re.compile(r"\w*[a-z](?:_[a-z]|[A-Z][a-z])\w*")
 
 @cache
 def known_identifiers() -> frozenset[str]:
-    """Every word of the sources, of their files' names and of the metrics; those of other projects too."""
+    """Return every word of the sources, of their file names and of the metrics, and those of other projects."""
     sources = [
         name
         for name in FILES
@@ -151,7 +154,7 @@ def strange_identifiers(text: str) -> set[str]:
 
 @cache
 def shown_by_pages() -> str:
-    """What pages may show, in lower case, with every heading and column of the documents and commands."""
+    """Return the texts that pages may show, in lower case, with the headings and columns of documents and commands."""
     sources = [
         name for name in FILES if name.startswith(("webui/", "core/fairlead_client/", "cli/")) and name.endswith((".py", ".html", ".js"))
     ]
@@ -162,7 +165,7 @@ def shown_by_pages() -> str:
 
 
 def strange_labels(text: str) -> set[str]:
-    """Buttons, pages and sections, which the documents write as *Edit…*."""
+    """Return unknown names of buttons, pages and sections, which the documents write as *Edit…*."""
     plain = re.sub(r"`[^`]*`|\*\*[^*]*\*\*", " ", text)
     named = {re.sub(r"\s+", " ", label) for label in re.findall(r"(?<![\w*])\*([A-Z][^*]{2,50}[^.*])\*(?![\w*])", plain)}
     return {label for label in named if re.sub(r"…|\s+", " ", label).strip().lower() not in shown_by_pages() and label != "Deprecated"}
@@ -170,7 +173,7 @@ def strange_labels(text: str) -> set[str]:
 
 @cache
 def places() -> frozenset[str]:
-    """Every file and folder, by its path."""
+    """Return every file and folder, by path."""
     return frozenset(FILES) | {folder.as_posix() for name in FILES for folder in Path(name).parents}
 
 
@@ -231,7 +234,7 @@ def is_in_schemas(name: str) -> bool:
 
 
 def pools(name: str) -> Iterator[dict[str, Any]]:
-    """Specs of pools, whole or in part, without those of other kinds and of autoscalers."""
+    """Yield the specs of pools, whole or in part, without other kinds and autoscalers."""
     for document in blocks(name, "yaml"):
         kind = isinstance(document, dict) and (
             document.get("apiVersion", "fairlead.dev").split("/")[0],
@@ -242,7 +245,7 @@ def pools(name: str) -> Iterator[dict[str, Any]]:
 
 
 MENDED = {"engine": {"type": "simulated"}, "model": "m"}
-"""What a fragment leaves out because it is about something else."""
+"""Required fields that a fragment omits because it is about another subject."""
 
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENTS if any(True for _ in pools(name))])
@@ -253,7 +256,7 @@ def test_an_example_of_a_pool_is_accepted(name: str) -> None:
 
 
 def _whole(spec: dict[str, Any]) -> dict[str, Any]:
-    """A fragment with what every pool must have."""
+    """Return a fragment with all fields that every pool must have."""
     whole = {"model": "m", **spec}
     roles = whole.get("roles", [])
     made_elsewhere = any("template" in role or "selector" in role for role in roles)
@@ -265,7 +268,9 @@ def _whole(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def schema_without_demands() -> dict[str, Any]:
-    """That of the chart's values; what a page leaves out has the chart's default."""
+    """Return the schema of the chart's values without required fields; values that a page omits have the chart's
+    default.
+    """
     text = text_of("helm/fairlead/values.schema.json")
     schema: dict[str, Any] = json.loads(text, object_hook=lambda one: {key: part for key, part in one.items() if key != "required"})
     return schema

@@ -1,5 +1,6 @@
-"""What nests without an end, at whoever answers, is an answer that cannot be read, and never a RecursionError: how deep
-Python may read differs between interpreters.
+"""An answer that nests without end is an unreadable answer for every client, and never a RecursionError.
+
+The depth that Python can read differs between interpreters.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""What Fairlead says is the same on every Python: no message quotes the interpreter, and no answer hangs on its limits.
+"""Fairlead's messages are equal on every Python: none quotes the interpreter, and no answer depends on its limits.
 
-Python's words for a date that does not exist, a number that is none or JSON that is cut off differ by version, and so
+Python's messages for a date that does not exist, text that is no number or truncated JSON differ by version, and so
 does the depth at which it gives up.
 """
 
@@ -41,11 +41,11 @@ ALLOWED = {
     "webui/fairlead_web/pages/ring.py": WORDS_OF_OURS,
     "webui/fairlead_web/pages/schedules.py": WORDS_OF_OURS,
 }
-"""Modules that may, and whose words they quote."""
+"""Modules that may quote an error, and whose messages they quote."""
 
 
 def quotes(path: Path) -> Iterator[str]:
-    """Where an error that Python may have raised is turned into text, other than for a log."""
+    """Yield the places where an error that Python may have raised becomes text, other than in a log."""
     source = path.read_text(encoding="utf-8")
     if not re.search(r"\bexcept\b[^:]* as ", source):
         return  # most files: parsing them all takes seconds
@@ -88,7 +88,7 @@ def test_no_message_quotes_the_interpreter() -> None:
 
 
 def test_nothing_catches_the_interpreters_limits() -> None:
-    """What nests too deeply is bounded before it is decoded (`fairlead_process.json_documents`, `yaml_documents`)."""
+    """Nesting is bounded before a document is decoded (`fairlead_process.json_documents`, `yaml_documents`)."""
     named = {path.relative_to(ROOT).as_posix() for path in sources() if "RecursionError" in path.read_text(encoding="utf-8")}
     assert named == {
         "router/fairlead_router/protocols/body_edits.py",  # what a decoder gives up on is read alike in another way

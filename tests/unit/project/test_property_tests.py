@@ -1,4 +1,4 @@
-"""How many examples a property test runs is said in one way, which obeys the profile that pytest was started with."""
+"""Property tests set their number of examples in one way, which follows the profile that pytest was started with."""
 
 import ast
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ WORDS = ("settings", "max_examples", "stateful_step_count")
 
 
 def _own_numbers(source: str) -> Iterator[int]:
-    """The lines that set or import a number of examples or steps past `examples`."""
+    """Yield the lines that set or import a number of examples or steps without `examples`."""
     if not any(word in source for word in WORDS):
         return  # most files: parsing them all takes seconds
     for node in ast.walk(ast.parse(source)):

@@ -1,4 +1,4 @@
-"""The generated reference pages are what the code says, and leave nothing out."""
+"""The generated reference pages agree with the code, and leave nothing out."""
 
 import runpy
 import sys
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.parametrize("script", ["generate_settings", "generate_metrics", "generate_cli", "generate_inferencepool"])
 def test_a_page_is_what_the_code_says(script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """In this process: another one would take four seconds to import every program."""
+    """The page is generated in this process, as another one would take four seconds to import every program."""
     path = str(ROOT / "scripts" / f"{script}.py")
     monkeypatch.setattr(sys, "argv", [path, "--check"])
     monkeypatch.syspath_prepend(ROOT / "scripts")
@@ -25,7 +25,7 @@ def test_a_page_is_what_the_code_says(script: str, monkeypatch: pytest.MonkeyPat
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command below `fairlead`, with its path."""
+    """Yield every command below `fairlead`, with its path."""
     waiting = [(name, subcommand.load()) for name, subcommand in SUBCOMMANDS.items()]
     while waiting:
         path, command = waiting.pop()

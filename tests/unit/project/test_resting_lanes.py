@@ -1,4 +1,4 @@
-"""`make test` leaves a lane out while nothing below it changed: so what its tests import must be below it."""
+"""`make test` skips a lane while no file below it changed, so all modules that its tests import must be below it."""
 
 import ast
 import re
@@ -24,18 +24,18 @@ SOURCES = (
     "tests/support",
     ".",
 )
-"""Folders that packages are imported from; the last has those of benchmarks and reproductions."""
+"""Folders from which packages are imported; the last one has the packages `benchmarks` and `reproductions`."""
 
 
 def lanes() -> dict[str, list[Path]]:
-    """Keyed by resting lane, the folders and files whose change lets it run again."""
+    """Return, for each resting lane, the folders and files whose change makes it run again."""
     simulated = next(iter(re.findall(r"^SIMULATED := (.*)$", MAKEFILE, re.MULTILINE)))
     rules = re.findall(r"^\$\(PASSED\)(\w+): \$\(call files,(.*)\) ?(.*)\|", MAKEFILE, re.MULTILINE)
     return {name: [ROOT / one for one in f"{folders} {files}".replace("$(SIMULATED)", simulated).split()] for name, folders, files in rules}
 
 
 def files_of(lane: str) -> list[Path]:
-    """The Python files of a lane's tests."""
+    """Return the Python files of a lane's tests."""
     (command,) = re.findall(rf"^{lane}: .*?\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
     folders = re.findall(r" ((?:cluster/)?tests\S*)", command)
     return [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
@@ -43,7 +43,7 @@ def files_of(lane: str) -> list[Path]:
 
 @cache
 def imported(path: Path) -> frozenset[Path]:
-    """The files of this repository that a file imports."""
+    """Return the files of this repository that a file imports."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -55,7 +55,7 @@ def imported(path: Path) -> frozenset[Path]:
 
 @cache
 def file_of(name: str) -> Path | None:
-    """The file of a module of this repository; None for any other name."""
+    """Return the file of a module of this repository; None for any other name."""
     places = [ROOT / source / Path(*name.split(".")) for source in SOURCES]
     files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
     return next((file for file in files if file.is_file()), None)

@@ -1,4 +1,4 @@
-"""The site of the documents: all of them are in it, every link is followed, and the API's reference is its document."""
+"""The site of the documents: it has all documents, its links are resolved, and the API's reference is its document."""
 
 import json
 from pathlib import Path

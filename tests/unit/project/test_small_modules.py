@@ -1,4 +1,4 @@
-"""A module has two users, or 80 lines, or is a plug-in: fewer doors to open before one subject is in sight."""
+"""A module has two users, or 80 lines, or is a plug-in, so that a reader opens few files for one subject."""
 
 import ast
 from collections import defaultdict
@@ -17,8 +17,10 @@ HELD = {
     "fairlead_simulator": (),
     "fairlead_web": ("pages",),
 }
-"""Packages that are held to the rule, with their folders and modules that are not: plug-ins, as pages, policies, kinds
-of plans, what advice finds, and a subject's routes and tables."""
+"""Packages to which the rule applies, with the folders and modules that are exempt as plug-ins.
+
+Plug-ins are pages, policies, kinds of plans, findings of advice, and a subject's routes and tables.
+"""
 LEAST_LINES = 80
 
 MODULES = {

@@ -1,4 +1,4 @@
-"""What `make static` finds, and what it leaves out."""
+"""Findings that `make static` reports, and findings that it leaves out."""
 
 import sys
 from pathlib import Path

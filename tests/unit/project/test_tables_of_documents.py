@@ -1,4 +1,4 @@
-"""Tables of the documents that nobody generates: they name what the code has, and leave nothing out."""
+"""Hand-written tables of the documents name all that the code has, and nothing else."""
 
 import re
 import tomllib
@@ -27,7 +27,7 @@ from fairlead_web.pages.help import GLOSSARY
 ROOT = Path(__file__).parents[3]
 COMPONENTS = ("core", "controlplane", "operator", "router", "serve", "sandbox")
 NOT_A_MARK = {"fairlead.dev/v"}
-"""The beginning of the API's version."""
+"""The beginning of the API's version, which is no mark."""
 
 LIMITS = {
     "instances of a role": instances.MAX_REPLICAS,
@@ -49,7 +49,7 @@ LIMITS = {
     "requests of a simulation": simulations.MOST_REQUESTS,
     "rows of an uploaded trace": simulations.MOST_UPLOADED,
 }
-"""How a row of docs/limits.md begins, and the constant that it is about."""
+"""The beginning of each row of docs/limits.md, with the constant that the row describes."""
 
 
 def page(name: str) -> str:
@@ -69,7 +69,7 @@ def test_every_mark_of_the_code_is_in_the_table_of_labels_and_no_other() -> None
 
 
 def test_a_template_may_have_the_marks_that_the_table_says_and_no_other() -> None:
-    """Any other would be on every new pod: one with a request to drain is replaced at once, for ever."""
+    """Any other mark would be on every new pod; a pod with a drain request is replaced at once, without end."""
     rows = [line.split("|") for line in page("labels").split("## On a pool")[0].splitlines() if line.startswith("| `fairlead")]
     marks = {mark: row for row in rows for mark in re.findall(r"`(fairlead\.dev/[a-z-]+)`", row[1])}
     assert len(marks) > 15
@@ -112,7 +112,7 @@ def test_each_first_page_has_commands_and_a_test_that_runs_them(name: str) -> No
 
 
 def rows_below(name: str, heading: str) -> list[list[str]]:
-    """Cells of the rows of the first table below a heading, without its head."""
+    """Return the cells of the first table below a heading, without its head."""
     below = page(name).split(f"# {heading}\n", 1)[1]
     rows = below[below.index("|") :].split("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in rows]
@@ -133,7 +133,7 @@ def test_the_ports_are_those_of_the_chart() -> None:
 
 
 def test_an_address_of_ours_is_in_the_releases_namespace_at_a_port_of_a_service() -> None:
-    """The chart's Services, in the namespace that the documents install into."""
+    """The chart's Services, in the namespace into which the documents install."""
     values = yaml.safe_load((ROOT / "helm" / "fairlead" / "values.yaml").read_text(encoding="utf-8"))
     ports = {
         ("router", values["router"]["service"]["port"]),

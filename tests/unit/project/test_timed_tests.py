@@ -1,7 +1,7 @@
-"""No test claims that something takes less than so many seconds: on a busy machine it takes more.
+"""No test asserts that an action takes less than a number of seconds, as on a busy machine it takes more.
 
-A test may wait until a deadline that is patience, and may claim that something takes at least so long. Work is counted
-(`fairlead_testing.steps`), and time is virtual (`fairlead_testing.worlds.virtual_time`).
+A test may wait until a generous deadline, and may assert a least duration. Work is counted (`fairlead_testing.steps`),
+and time is virtual (`fairlead_testing.worlds.virtual_time`).
 """
 
 import ast
@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[3]
 LANES = ("tests/unit", "tests/contract", "tests/integration", "tests/e2e", "tests/chaos", "tests/simulation", "cluster/tests")
 STOPWATCHES = {"monotonic", "perf_counter", "process_time", "thread_time"}
 DEADLINES = {"deadline", "end"}
-"""Names of the moment after which a test waits no longer."""
+"""Names of the moment at which a test stops waiting."""
 
 
 def _reads(node: ast.AST, names: set[str]) -> bool:
-    """Whether a stopwatch, or a name that was set by one, is in it."""
+    """Return whether the expression contains a stopwatch, or a name that was set by one."""
     return any(
         (isinstance(part, ast.Attribute) and part.attr in STOPWATCHES) or (isinstance(part, ast.Name) and part.id in (names | STOPWATCHES))
         for part in ast.walk(node)
@@ -32,7 +32,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]
 
 
 def _measured(function: ast.AST) -> set[str]:
-    """The names that hold a moment or a duration of a stopwatch."""
+    """Return the names that hold a moment or a duration of a stopwatch."""
     found = set[str]()
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
@@ -43,7 +43,7 @@ def _measured(function: ast.AST) -> set[str]:
 
 
 def claims(source: str) -> Iterator[int]:
-    """The lines that assert that a duration is short."""
+    """Yield the lines that assert that a duration is short."""
     if not any(name in source for name in STOPWATCHES):
         return
     for function in ast.walk(ast.parse(source)):

@@ -1,4 +1,4 @@
-"""Every TLS client takes its context from one place, so that a Python's new default reaches none of them alone."""
+"""All TLS clients take their context from one place, so that a new default of Python reaches all or none."""
 
 import ast
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ import pytest
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "serve", "cluster/src")
 CONTEXTS = {"core/fairlead_client/tls.py", "cluster/src/processkube/kubeconfig.py", "cluster/src/processkube/probing.py"}
-"""Where contexts are made. The last one trusts every certificate, as a kubelet's probe does."""
+"""Modules that make contexts. The last one trusts every certificate, as a kubelet's probe does."""
 CLIENTS = {"AsyncClient", "Client", "AsyncHTTPTransport", "HTTPTransport"}
 
 
 def faults(path: str, source: str) -> Iterator[str]:
-    """The calls that make a client or a context of their own."""
+    """Yield the calls that make a client or a context of their own."""
     if "create_default_context" not in source and "httpx." not in source:
         return  # most files: parsing them all takes seconds
     tree = ast.parse(source)

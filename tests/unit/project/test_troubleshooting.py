@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md knows every word by which something is refused or reported as wrong."""
+"""docs/troubleshooting.md has every reason, code and type with which Fairlead refuses or reports a fault."""
 
 import ast
 import re
@@ -24,13 +24,13 @@ TOLD = set(re.findall(r"`([^`\s]+)`", PAGE))
 
 
 def calls(name: str, *folders: str) -> Iterator[ast.Call]:
-    """Every call of a function or class of this name."""
+    """Yield every call of a function or class with this name."""
     for tree in trees(*folders, saying=f"{name}("):
         yield from (one for one in ast.walk(tree) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == name)
 
 
 def trees(*folders: str, saying: str = "") -> Iterator[ast.Module]:
-    """The modules that have these characters somewhere: parsing them all takes seconds."""
+    """Yield the modules that contain these characters, as parsing all modules takes seconds."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if saying in (source := path.read_text(encoding="utf-8")):
@@ -38,7 +38,7 @@ def trees(*folders: str, saying: str = "") -> Iterator[ast.Module]:
 
 
 def texts(node: ast.AST) -> Iterator[str]:
-    """Every string written in an expression."""
+    """Yield every string in an expression."""
     yield from (one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
@@ -47,7 +47,7 @@ def given(call: ast.Call, keyword: str) -> Iterator[str]:
 
 
 def of_conditions() -> set[str]:
-    """Reasons that conditions are made with, and those that other parts hand to them."""
+    """Return the reasons of conditions, including reasons passed in by other parts."""
     written = {reason for call in calls("Condition", "core/fairlead/conditions") for reason in given(call, "reason")}
     chosen = {
         text
@@ -63,7 +63,7 @@ def of_conditions() -> set[str]:
 
 
 def of_running_engines() -> set[str]:
-    """Reasons of an engine's health, of `fairlead serve`."""
+    """Return the reasons of an engine's health, from `fairlead serve`."""
     found = {reason for call in calls("Health", "serve/fairlead_serve") for reason in given(call, "reason")}
     probing = ast.parse((ROOT / "serve" / "fairlead_serve" / "probing.py").read_text(encoding="utf-8"))
     [failure] = [one for one in probing.body if isinstance(one, ast.FunctionDef) and one.name == "_failure"]
@@ -72,7 +72,7 @@ def of_running_engines() -> set[str]:
 
 
 def of_problems() -> set[str]:
-    """Types of the control API's problem documents."""
+    """Return the types of the control API's problem documents."""
     found: set[str] = set()
     for name in ("Conflict", "NotAuthenticated", "_problem"):
         for call in calls(name, "controlplane", "host"):
@@ -88,7 +88,7 @@ def of_problems() -> set[str]:
 
 
 def of_the_gateway() -> set[str]:
-    """Codes of the gateway's errors."""
+    """Return the codes of the gateway's errors."""
     codes = {text for call in calls("BadRequest", "router") if len(call.args) > 1 for text in texts(call.args[1])}
     return codes | {one.value for one in (*RejectionReason, *KeyRefusal)} | {"internal_error"}
 
@@ -110,7 +110,7 @@ def test_every_word_of_the_code_has_its_line(words_of_code: Callable[[], set[str
 
 
 def test_what_is_quoted_is_said_by_the_code() -> None:
-    """Words in quotes, up to what stands for a value (`…`)."""
+    """Quoted messages are compared up to the mark of a value (`…`)."""
     quoted = [one.partition("…")[0].rstrip(" (") for one in re.findall(r'"([a-z][^"`]* [^"`]*)"', re.sub(r"`[^`]*`", "", PAGE))]
     said = "\n".join(text for tree in trees("controlplane", "router", "operator", "core", "host", "serve") for text in texts(tree))
     assert len(quoted) >= 2

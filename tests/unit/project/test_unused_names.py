@@ -1,4 +1,4 @@
-"""Nothing is defined that nobody uses: a function, a class or a constant of the product has a user there."""
+"""Every function, class and constant of the product is used in the product."""
 
 import re
 import subprocess
@@ -13,9 +13,9 @@ USERS = (*PACKAGES, "benchmarks/", "reproductions/", "migrations/", "scripts/", 
 PLAIN = re.compile(r" *@(property|cache|cached_property|staticmethod|classmethod|override|dataclass|(async)?contextmanager|final)\b")
 DEFINED = re.compile(r" *(?:(?:async )?def|class) (\w+)|([A-Z_][A-Z_0-9]*)(?:: [^=\n]+)? = ")
 CALLED_BY_OTHERS = {"format_commands", "format_epilog", "handle_exit", "preprocess", "ignore_aliases"}
-"""Methods that override one of another package's class."""
+"""Methods that override a method of another package's class."""
 FOR_CHECKS = {"filter_names", "global_names", "backfill"}
-"""What the rules of templates ask the renderer; what a migration of rows will need."""
+"""Functions that the template rules call on the renderer, and functions for future migrations of rows."""
 
 
 def words(path: str) -> list[str]:
@@ -23,7 +23,7 @@ def words(path: str) -> list[str]:
 
 
 def defined_in(source: str) -> Iterator[str]:
-    """Names that a module defines, but for those that a decorator hands on: commands and routes have no other user."""
+    """Yield the names that a module defines, except those that a decorator registers, as commands and routes."""
     handed_on = False
     for line in source.splitlines():
         if found := DEFINED.match(line):

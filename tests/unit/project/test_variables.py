@@ -1,4 +1,4 @@
-"""Environment variables that are named anywhere exist, and their defaults can be written."""
+"""Environment variables that any file names exist, and their defaults can be written as text."""
 
 import re
 from pathlib import Path

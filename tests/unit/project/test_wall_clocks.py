@@ -1,5 +1,6 @@
-"""Wall clocks are read in named places only: everywhere else they would decide something by the difference of two times
-between which somebody may set them.
+"""Wall clocks are read only in listed places.
+
+Elsewhere a decision would depend on the difference of two times between which the clock may be set.
 """
 
 import ast
@@ -20,11 +21,11 @@ NAMED = {
     "simulator/fairlead_simulator/engine_server/kv_events.py": "the times of batches, as vLLM writes them",
     "simulator/fairlead_simulator/engine_server/command.py": "what engines say in `created`, and ids",
 }
-"""Where the wall clock is read, and what for: a date that people or other programs read, never a duration."""
+"""Modules that read the wall clock, and the date for which they do; a date is read by people or programs."""
 
 
 def readings(source: str) -> Iterator[int]:
-    """The lines that read a wall clock, called or passed on."""
+    """Yield the lines that read a wall clock, called or passed on."""
     if not any(f".{name}" in source for _, name in WALL):
         return  # most files: parsing them all takes seconds
     for node in ast.walk(ast.parse(source)):

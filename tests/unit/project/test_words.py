@@ -1,6 +1,6 @@
-"""Prose reads at first sight: habits that make a reader stop are counted in docstrings, messages, pages and documents.
+"""Prose reads at first sight: habits that stop a reader are counted in docstrings, messages, pages and documents.
 
-The counts may only fall. Whoever edits an area lowers its ceiling; at zero its line goes.
+The counts may only fall. Whoever edits an area lowers its ceiling; at zero its line is deleted.
 """
 
 import ast
@@ -53,25 +53,25 @@ HABITS = {
         "Return the number of …, the reason why …, the time at which …: a noun for the result",
     ),
 }
-"""By name: a pattern, and what to write instead."""
+"""A pattern and its replacement, by name of the habit."""
 
 CEILINGS: dict[str, int] = {}
-"""The most habits that an area has; none where it is not listed."""
+"""The most habits that an area may have; zero for an area that is not listed."""
 
 GENERATED = {"benchmarks.md", "cli.md", "inferencepool.md", "metrics.md", "settings.md"}
-"""Documents whose words are docstrings, descriptions or a program's."""
+"""Documents generated from docstrings, descriptions or a program's output."""
 PACKAGES = ("core", "operator", "simulator", "cli", "controlplane", "router", "webui", "host", "serve", "sandbox", "cluster")
 
 
 def prose_of_code(path: Path) -> Iterator[tuple[int, str]]:
-    """Docstrings and messages: literals with a space in them."""
+    """Yield docstrings and messages; a message is a literal with a space."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
             yield node.lineno, node.value
 
 
 def prose_of_page(path: Path) -> Iterator[tuple[int, str]]:
-    """Text between tags, and literals in expressions."""
+    """Yield the text between tags, and literals in expressions."""
     text = path.read_text(encoding="utf-8")
     for found in re.finditer(r">([^<>{}]+)<|\"([A-Z][^\"<>{}=]* [^\"<>{}=]*)\"|^\s*([^<>{}|=\"]+)$", text, re.MULTILINE):
         words = next(group for group in found.groups() if group is not None)
@@ -79,14 +79,14 @@ def prose_of_page(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def prose_of_document(path: Path) -> Iterator[tuple[int, str]]:
-    """Paragraphs, without code."""
+    """Yield paragraphs, without code."""
     text = re.sub(r"```.*?```", lambda code: "\n" * code.group().count("\n"), path.read_text(encoding="utf-8"), flags=re.DOTALL)
     for found in re.finditer(r"(?:(?!\n\n|\n[-|#*]|\n\d+\. ).)+", text, re.DOTALL):
         yield text.count("\n", 0, found.start()) + 1, found.group()
 
 
 def areas() -> dict[str, Iterator[tuple[str, int, str]]]:
-    """The prose of each area, with its file and line."""
+    """Return an iterator over the prose of each area, with its file and line."""
 
     def of(paths: list[Path], read) -> Iterator[tuple[str, int, str]]:  # type: ignore[no-untyped-def]
         return ((path.relative_to(ROOT).as_posix(), line, words) for path in paths for line, words in read(path))
@@ -111,11 +111,11 @@ def habits(words: str) -> Iterator[str]:
 
 AREAS = (*PACKAGES, "docs", "docs/decisions", "pages")
 DANGLING = r"\bthose (?:of|that|who|with|which)\b"
-"""A pronoun for a noun that the reader has to find again."""
+"""A pattern for a pronoun whose noun the reader has to find."""
 
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    """Docstrings of modules, classes, functions and attributes."""
+    """Yield the docstrings of modules, classes, functions and attributes."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, " ".join(re.sub(r"`[^`]*`", "`code`", node.value.value).split())

@@ -1,4 +1,4 @@
-"""What a release says of itself: lists of packages, notes, versions and the chart as Helm packs it."""
+"""A release's descriptions of itself: lists of packages, notes, versions and the chart as Helm packs it."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Whoever changes one byte of a release, or signs it with another key, is found out."""
+"""A release with one changed byte, or signed with another key, is refused."""
 
 import random
 import shutil
@@ -28,7 +28,7 @@ def a_key(path: Path, curve: ec.EllipticCurve | None = None) -> Path:
 
 
 def an_image(folder: Path) -> None:
-    """An index with an image for each of two architectures, without layers."""
+    """Write an index with an image for each of two architectures, without layers."""
     layout = Layout(folder)
     manifests = []
     for architecture in ("amd64", "arm64"):
@@ -42,7 +42,7 @@ def an_image(folder: Path) -> None:
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
-    """A signed release of one wheel, four images for two architectures, and the chart."""
+    """Return a signed release of one wheel, four images for two architectures, and the chart."""
     out = tmp_path / "out"
     for process in PROCESSES:
         an_image(out / "images" / process)
@@ -72,11 +72,11 @@ def test_no_file_can_be_changed_taken_away_or_added(release: Path) -> None:
             list(verify(release, release / "fairlead.pub"))
         path.write_bytes(before)
     (release / "added").write_text("x")
-    with pytest.raises(ValueError, match="added is not what SHA256SUMS says"):
+    with pytest.raises(ValueError, match="added does not have the checksum in SHA256SUMS"):
         list(verify(release, release / "fairlead.pub"))
     (release / "added").unlink()
     (release / "fairlead.whl").unlink()
-    with pytest.raises(ValueError, match=r"fairlead\.whl: in SHA256SUMS, but not here"):
+    with pytest.raises(ValueError, match=r"fairlead\.whl: listed in SHA256SUMS, but missing"):
         list(verify(release, release / "fairlead.pub"))
 
 
@@ -90,7 +90,7 @@ def _without(kind: str) -> Callable[[Path], None]:
 
 
 def _of_another(release: Path) -> None:
-    """The signature of one image beside another one."""
+    """Place the signature of one image beside another one."""
     layout = Layout(release / "images" / "api")
     [first, second] = [tag for tag in layout.tags if tag.endswith(".sig")][:2]
     moved = layout.tags[first] | {"annotations": {"org.opencontainers.image.ref.name": second}}
@@ -128,7 +128,7 @@ def test_openssl_takes_the_signature_of_the_checksums(release: Path) -> None:
 
 
 def test_an_images_signature_comes_before_the_image(release: Path) -> None:
-    """Whoever admits only signed images finds the signature when the image appears."""
+    """Clusters that admit only signed images find the signature when the image appears."""
     of_api = [line.split()[2] for line in tags(release) if "/api " in line]
     assert of_api[-1] == VERSION
     assert beside(Layout(release / "images" / "api").tags[VERSION]["digest"], "sig") in of_api[:-1]
@@ -143,7 +143,7 @@ def test_every_fault_is_one_line(release: Path, capsys: pytest.CaptureFixture[st
     (release / "NOTES.md").write_text("other notes")
     monkeypatch.setattr("sys.argv", ["fairlead_release", "verify", str(release), "--key", str(release / "fairlead.pub")])
     assert main.main() == 1
-    assert capsys.readouterr().err == "NOTES.md is not what SHA256SUMS says: do not use it\n"
+    assert capsys.readouterr().err == "NOTES.md does not have the checksum in SHA256SUMS: do not use it\n"
 
 
 def test_judge_and_signer_agree_on_any_content(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 def client_of(server: RunningServer) -> httpx.Client:
-    """An HTTP client with the admin's token."""
+    """Return an HTTP client with the admin's token."""
     context = ssl.create_default_context(cafile=str(server.certificate_authority))
     headers = {"Authorization": f"Bearer {server.token()}"}
     return httpx.Client(base_url=server.url, verify=context, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False)
@@ -105,7 +105,7 @@ def client_of(server: RunningServer) -> httpx.Client:
 
 @pytest.fixture(scope="session")
 def api(server: RunningServer) -> Iterator[httpx.Client]:
-    """The admin's HTTP client."""
+    """Yield the admin's HTTP client."""
     with client_of(server) as client:
         assert client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json=WIDGETS).status_code == 201
         yield client
@@ -113,14 +113,14 @@ def api(server: RunningServer) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def impatient_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """The admin's client of a server of its own, which gives up a silent node after half a second."""
+    """Yield the admin's client of a separate server, which gives up a silent node after half a second."""
     with serving(tmp_path_factory.mktemp("kubernetes"), node_grace_seconds=0.5) as server, client_of(server) as client:
         yield client
 
 
 @pytest.fixture
 def namespace(api: httpx.Client) -> str:
-    """A namespace of the test's own."""
+    """Return the name of a namespace that only the test uses."""
     name = f"t-{uuid.uuid4().hex[:10]}"
     assert api.post("/api/v1/namespaces", json={"metadata": {"name": name}}).status_code == 201
     return name
@@ -128,13 +128,13 @@ def namespace(api: httpx.Client) -> str:
 
 @pytest.fixture
 def core(namespace: str) -> str:
-    """The path of the namespace's core resources."""
+    """Return the path of the namespace's core resources."""
     return f"/api/v1/namespaces/{namespace}"
 
 
 @pytest.fixture
 def widgets(namespace: str) -> str:
-    """The path of the namespace's Widgets."""
+    """Return the path of the namespace's Widgets."""
     return f"/apis/acme.dev/v1/namespaces/{namespace}/widgets"
 
 

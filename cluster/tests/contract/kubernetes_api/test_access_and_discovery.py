@@ -1,4 +1,4 @@
-"""Who gets in, and what the server says about itself."""
+"""Access to the server, and its discovery documents."""
 
 from __future__ import annotations
 

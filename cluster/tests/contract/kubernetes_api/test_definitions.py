@@ -49,7 +49,7 @@ def definition(spec: dict[str, Any], **version: Any) -> dict[str, Any]:
 
 
 def refusals(api: httpx.Client, crd: dict[str, Any]) -> list[tuple[str, str]]:
-    """Field and message of each cause; empty for a definition that is taken. Nothing is stored."""
+    """Return the field and message of each cause; empty for an accepted definition. Nothing is stored."""
     answer = api.post(CRDS, json=crd, params={"dryRun": "All"})
     assert answer.status_code in {201, 422}, answer.text
     if answer.status_code == 201:

@@ -50,7 +50,7 @@ def until(read: Callable[[], Any], wanted: Callable[[Any], bool], seconds: float
 
 @pytest.fixture
 def operator(server: RunningServer, namespace: str, tmp_path: Path) -> Iterator[Path]:
-    """The operator's log; it runs for as long as the test."""
+    """Yield the log of an operator that runs as long as the test."""
     source, log = tmp_path / "widget_operator.py", tmp_path / "operator.log"
     source.write_text(OPERATOR)
     environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig)}

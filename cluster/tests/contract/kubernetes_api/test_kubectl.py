@@ -1,4 +1,4 @@
-"""kubectl, unmodified, where there is one."""
+"""kubectl, unmodified, on machines that have it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def kubectl(server: RunningServer, namespace: str, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
-    """Runs kubectl in the test's namespace; `text` goes to its standard input."""
+    """Return a function that runs kubectl in the test's namespace; its `text` goes to standard input."""
     home = tmp_path_factory.getbasetemp() / "kubectl-home"
     home.mkdir(exist_ok=True)
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(server.kubeconfig)}
@@ -157,7 +157,7 @@ spec:
 
 
 def start_pods(kubectl: Kubectl, namespace: str, api: httpx.Client, count: int) -> None:
-    """Say what a kubelet would, of each pod of the Deployment once there are so many."""
+    """Report each pod of the Deployment as running, as a kubelet would, once there are this many."""
     kubectl("wait", "--for=create", "pod", "-l", "app=web", f"--timeout={PATIENCE_SECONDS:g}s")
     end = time.monotonic() + PATIENCE_SECONDS
     while len(pods := api.get(f"/api/v1/namespaces/{namespace}/pods").json()["items"]) < count:

@@ -29,7 +29,7 @@ def label(api: httpx.Client, core: str, name: str, **labels: str | None) -> None
 
 
 def watch(api: httpx.Client, path: str, **query: str) -> list[dict[str, Any]]:
-    """All events of a watch, which the server ends after `timeoutSeconds`."""
+    """Return all events of a watch, which the server ends after `timeoutSeconds`."""
     with api.stream("GET", path, params={"watch": "true", "timeoutSeconds": "1", **query}) as answer:
         assert answer.status_code == 200
         return [json.loads(line) for line in answer.iter_lines() if line]

@@ -1,4 +1,4 @@
-"""A node that no kubelet reports for any more, as clients of the API see it."""
+"""A node whose kubelet has stopped reporting, as clients of the API see it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_node(api: httpx.Client, name: str) -> None:
 
 
 def report(api: httpx.Client, name: str) -> None:
-    """Report as a kubelet does: the node is ready, and this is when that was found."""
+    """Report as a kubelet does: the node is ready, at this time."""
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
     patch(api, f"/api/v1/nodes/{name}/status", {"status": {"conditions": [ready]}})
 
@@ -48,7 +48,7 @@ def conditions(item: dict[str, Any]) -> dict[str, str]:
 
 
 def until(claim: Callable[[], bool], keep: Callable[[int], object] = lambda _: None, seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait for the claim and call `keep` with a new number meanwhile."""
+    """Wait for the condition, and call `keep` with a new number meanwhile."""
     deadline = time.monotonic() + seconds
     number = 0
     while not claim():

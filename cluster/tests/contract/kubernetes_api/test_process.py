@@ -1,4 +1,4 @@
-"""The server as a process: starting, stopping, and what survives a kill."""
+"""The server as a process: starting, stopping, and its data after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-side apply: ownership, conflicts, force, and what an apply takes away again."""
+"""Server-side apply: ownership, conflicts, force, and fields that an apply removes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def apply(api: httpx.Client, path: str, manager: str, spec: dict[str, Any], *, f
 
 
 def owners(item: dict[str, Any]) -> dict[str, list[str]]:
-    """Manager → the members of spec it owns."""
+    """Return the members of the spec that each manager owns."""
     entries = item["metadata"]["managedFields"]
     return {entry["manager"]: sorted(entry["fieldsV1"].get("f:spec", {})) for entry in entries}
 

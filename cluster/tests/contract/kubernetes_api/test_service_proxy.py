@@ -1,4 +1,4 @@
-"""Requests through the API server to what stands behind a Service, as kube-apiserver makes them (v1.32's source)."""
+"""Requests through the API server to the pods behind a Service, as kube-apiserver makes them (v1.32's source)."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ import pytest
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers what it was asked."""
+    """A server that answers with the request it got."""
 
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
@@ -43,7 +43,7 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def services(api: httpx.Client, core: str, port: int) -> str:
-    """The path of Services, one of which has a ready pod behind its port `http`."""
+    """Return the path of Services, one of which has a ready pod behind its port `http`."""
     container = {"name": "c", "image": "i:1", "ports": [{"name": "web", "containerPort": port}]}
     pod = {"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": {"containers": [container]}}
     assert api.post(f"{core}/pods", json=pod).status_code == 201

@@ -288,7 +288,9 @@ def test_unread_formats_are_refused(api: httpx.Client, core: str, widgets: str) 
 
 
 def test_the_data_of_a_revision_stay_the_text_that_was_sent(api: httpx.Client, core: str) -> None:
-    """As seen with Kubernetes 1.36: a merge patch leaves the data as they were, a strategic one writes them anew."""
+    """As observed with Kubernetes 1.36: a merge patch leaves the data as they were, a strategic one writes them
+    anew.
+    """
     revisions = core.replace("/api/v1/", "/apis/apps/v1/") + "/controllerrevisions"
     for name, data, strategic in (("in-order", {"a": 1, "b": 2}, 200), ("mixed", {"b": 2, "a": 1}, 422)):
         body = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name}, "revision": 1, "data": data}
@@ -303,7 +305,7 @@ def test_the_data_of_a_revision_stay_the_text_that_was_sent(api: httpx.Client, c
 
 
 def test_another_objects_uid_is_an_invalid_patch_and_a_conflict_when_the_object_is_replaced(api: httpx.Client, core: str) -> None:
-    """As seen with Kubernetes 1.36, for built-in kinds and custom resources alike."""
+    """As observed with Kubernetes 1.36, for built-in kinds and custom resources alike."""
     made = api.post(f"{core}/configmaps", json=config_map("a")).json()
     patched = patch(api, f"{core}/configmaps/a", {"metadata": {"uid": "another"}})
     assert patched.status_code == 422

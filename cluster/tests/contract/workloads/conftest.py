@@ -13,7 +13,7 @@ from processkube.testing.serving import serving
 from processkube.testing.workloads import WorkloadNamespace
 
 KUBECONFIG_VARIABLE = "PROCESSKUBE_TEST_KUBECONFIG"
-"""Environment variable: the kubeconfig of an API server that runs no node, to compare with."""
+"""Environment variable with the kubeconfig of an API server that runs no node, as a reference for the sandbox's."""
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ REVISION = "deployment.kubernetes.io/revision"
 
 
 def sizes(namespace: WorkloadNamespace) -> list[int]:
-    """The sizes of the ReplicaSets, oldest first by their revision."""
+    """Return the sizes of the ReplicaSets, oldest first by their revision."""
     found = sorted(namespace.every("replicasets"), key=lambda one: int(one["metadata"]["annotations"][REVISION]))
     return [one["spec"]["replicas"] for one in found]
 
@@ -23,7 +23,9 @@ def in_an_hour() -> str:
 
 
 def scalings(namespace: WorkloadNamespace, name: str) -> list[str]:
-    """What the Deployment's events say of scaling, with `A`, `B`, … for the ReplicaSets in the order they come in."""
+    """Return the Deployment's events about scaling, with `A`, `B`, … for the ReplicaSets in their order of
+    appearance.
+    """
     letters: dict[str, str] = {}
 
     def letter(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Jobs run pods to their end and say how it went, in the sandbox and in any cluster."""
+"""Jobs run pods to their end and report the outcome, in the sandbox and in any cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def job(**spec: Any) -> Document:
 
 
 def new_pod(namespace: WorkloadNamespace, *but: str) -> str:
-    """The name of the pod that is there besides these."""
+    """Return the name of the pod that exists besides these."""
 
     def look() -> str | None:
         return next((name for pod in namespace.pods() if (name := pod["metadata"]["name"]) not in but), None)

@@ -1,4 +1,6 @@
-"""LeaderWorkerSets make groups that come, restart and go as one. A real cluster needs their controller for these."""
+"""LeaderWorkerSets make groups that start, restart and end together. A real cluster needs their controller for
+these.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ReplicaSets keep their number of pods, and know which of them to give up first."""
+"""ReplicaSets keep their number of pods, and choose which to delete first."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_cost_that_is_no_32_bit_number_is_refused(namespace: WorkloadNamespace
 
 
 def refusal_once_served(namespace: WorkloadNamespace, pod: Document) -> str:
-    """The refusal of a pod; nothing while the new namespace has no ServiceAccount, without which no pod is checked."""
+    """Return the refusal of a pod, once the new namespace has the ServiceAccount without which no pod is checked."""
     answer = namespace.client.session.post(namespace.client.server + namespace.path("pods"), json=pod, timeout=PATIENCE_SECONDS)
     return str(answer.json()["message"]) if answer.status_code == 422 else ""
 

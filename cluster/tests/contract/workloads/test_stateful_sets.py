@@ -33,7 +33,7 @@ def until_named(namespace: WorkloadNamespace, *wanted: str, running: bool = Fals
 
 
 def settled(namespace: WorkloadNamespace) -> Document:
-    """The StatefulSet once all its pods are updated and ready, while pods start."""
+    """Return the StatefulSet once all its pods are updated and ready, while pods start."""
 
     def look() -> Document | None:
         item = namespace.get("statefulsets", "web")

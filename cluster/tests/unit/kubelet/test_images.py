@@ -1,4 +1,4 @@
-"""The catalogue that a kubelet is given, and the one that it has of its own."""
+"""The catalogue given to a kubelet, and the kubelet's built-in one."""
 
 import re
 
@@ -44,6 +44,6 @@ def test_a_place_without_a_catalogue_is_named_with_the_remedy(place: str) -> Non
 
 
 def test_an_environment_that_says_every_address_means_the_pods() -> None:
-    """Else two pods of two clusters on one machine would want the same port, such as the operator's for its health."""
+    """Otherwise two pods of two clusters on one machine would want the same port, as the operator's for its health."""
     given = {"HEALTH_HOST": "0.0.0.0", "HEALTH_PORT": "8081", "NETWORK": "0.0.0.0/0"}
     assert own_addresses(given, "127.40.0.7") == {**given, "HEALTH_HOST": "127.40.0.7"}

@@ -1,4 +1,4 @@
-"""Reading a Pod: what is understood, and what is refused rather than ignored."""
+"""Reading a Pod: fields that are understood, and fields that are refused rather than ignored."""
 
 from typing import Any
 

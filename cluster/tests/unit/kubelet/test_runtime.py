@@ -1,4 +1,4 @@
-"""Processes of pods: exit words, inherited variables, bounded logs."""
+"""Processes of pods: reasons of their end, inherited variables, bounded logs."""
 
 import asyncio
 import os

@@ -99,7 +99,7 @@ def test_an_empty_object_of_any_kind_has_its_cells(kind: str) -> None:
 
 
 def shown_cells(kind: str, **item: Any) -> list[Any]:
-    """The cells of an object of this kind, without those that only `-o wide` shows, and without the age."""
+    """Return the cells of an object of this kind, without those that only `-o wide` shows, and without the age."""
     whole = {"kind": kind, "metadata": {}, **item}
     return [column.cell(whole, NOW) for column in BUILTIN_COLUMNS[kind] if not column.priority and column.name != "Age"]
 

@@ -1,4 +1,4 @@
-"""Statuses of budgets follow each change of a pod or a budget, though only the budgets it concerns are counted anew."""
+"""Statuses of budgets follow each change of a pod or a budget, though only affected budgets are recounted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Cluster:
             delete(self.resources, kind, namespace, name, DeleteOptions(grace_seconds=0))
 
     def untrue(self) -> list[str]:
-        """Budgets whose status tells other numbers than a count now."""
+        """Return the budgets whose status differs from a new count."""
         return [
             stored.name
             for stored in self.resources.store.list(BUDGETS)

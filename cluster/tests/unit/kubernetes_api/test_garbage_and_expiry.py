@@ -1,4 +1,4 @@
-"""The collector over random ownership graphs, and events that run out."""
+"""The collector over random ownership graphs, and the expiry of events."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def add(resources: Resources, plural: str, namespace: str, name: str, *owners: d
 
 
 def reference(owner: dict[str, Any], **other: Any) -> dict[str, Any]:
-    """A reference to an owner, which may err in something."""
+    """Return a reference to an owner, possibly with a fault."""
     metadata = owner["metadata"]
     named = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"], "uid": metadata["uid"]}
     return {**named, "blockOwnerDeletion": True, **other}

@@ -1,6 +1,6 @@
 """Types and costs of rules.
 
-Every figure and sentence here is what the real server's compiler (1.36) said of the same rule and schema.
+Every figure and sentence here is the result of the real server's compiler (1.36) for the same rule and schema.
 """
 
 from __future__ import annotations

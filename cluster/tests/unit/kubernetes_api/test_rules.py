@@ -1,4 +1,4 @@
-"""A rule that found an object right is not evaluated again for the same members, and for others it is."""
+"""A rule that accepted an object is not evaluated again for the same members, but for others it is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def schema(*rules: dict[str, Any]) -> dict[str, Any]:
 
 
 def messages(rules: list[dict[str, Any]], *writes: tuple[Any, Any]) -> list[list[str]]:
-    """What one definition says of one (value, old value) after the other."""
+    """Return the messages of one definition for each (value, old value) in turn."""
     tree = compile_rules(schema(*rules))
     assert tree is not None
     return [[cause.message for cause in check_rules(value, tree, "spec", old)] for value, old in writes]

@@ -1,4 +1,4 @@
-"""Which pods a Service leads to, and by which names it is found."""
+"""Which pods a Service leads to, and its names."""
 
 from typing import Any
 

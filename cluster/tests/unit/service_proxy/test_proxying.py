@@ -15,7 +15,7 @@ HOST = "127.0.0.1"
 
 @asynccontextmanager
 async def a_pod(name: str) -> AsyncIterator[tuple[str, int]]:
-    """Reads to the end, then answers with its name and what it read."""
+    """Yield the address of a server that reads to the end, then answers with its name and the bytes that it read."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(name.encode() + b":" + await reader.read())

@@ -17,7 +17,10 @@ def an_event(
     uid: str = "uid-1",
     **changes: Any,
 ) -> dict[str, Any]:
-    """A patch by `user` that left the object at `version` and `generation`; a scale, which is answered without one."""
+    """Return the audit event of a patch by `user` after which the object has `version` and `generation`.
+
+    `generation` is None for a patch of the scale subresource, because its answer has no generation.
+    """
     about = {"name": "chat", "namespace": "default", "uid": uid, "resourceVersion": str(version)}
     kind = (
         {"kind": "Scale", "apiVersion": "autoscaling/v1"}
@@ -59,5 +62,5 @@ def an_event(
 
 
 def an_event_list(*events: dict[str, Any]) -> dict[str, Any]:
-    """What the webhook backend posts."""
+    """Return the body that the API server's audit webhook posts: these events as an EventList."""
     return {"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "metadata": {}, "items": list(events)}

@@ -1,4 +1,7 @@
-"""Forms in which clients write conversations, in every protocol: one body each, all that a prompt can depend on."""
+"""Request bodies in the forms in which clients write conversations, for every protocol.
+
+Together they have every field on which a prompt can depend.
+"""
 
 from __future__ import annotations
 
@@ -173,4 +176,6 @@ RESPONSES: Mapping[str, Body] = {
 }
 
 FORMS: Mapping[str, Mapping[str, Body]] = {"/v1/chat/completions": CHATS, "/v1/messages": MESSAGES, "/v1/responses": RESPONSES}
-"""Bodies by their paths and by what is special about them; without the model and a limit of the output."""
+"""Request bodies by path and then by a name for what is special about the body. They have neither a model nor a limit
+of the output.
+"""

@@ -1,9 +1,8 @@
-"""The database's shape as data, to compare two releases: `python -m fairlead_testing.builders.database_shape` records
-this one's.
+"""The database's shape as data, to compare two releases.
 
-While a release is rolled out, processes of the one before work on the newer shape. They name every column they know in
-every statement, so they go on exactly when what they know is still there, and when nothing is asked of them that they
-do not know.
+`python -m fairlead_testing.builders.database_shape` records the shape of this release. During a rolling upgrade,
+processes of the last release work on the newer shape. Their statements name every column that they know. So they go on
+working only if every such column still exists, and if the newer shape requires no value that they do not know.
 """
 
 from pathlib import Path
@@ -23,7 +22,7 @@ Shape = dict[str, dict[str, Any]]
 
 
 def shape(of: MetaData) -> Shape:
-    """Columns, constraints and partition key of every table, by its name."""
+    """Return columns, constraints and partition key of each table, by the table's name."""
     return {table.name: _table(table) for table in of.sorted_tables}
 
 
@@ -58,7 +57,7 @@ def _names(columns: Any) -> str:
 
 
 def recorded() -> tuple[str, Shape] | None:
-    """The newest migration of the last release, and its database; None before the first release."""
+    """Return the newest migration of the last release and the shape of its database; None before the first release."""
     if not RECORD.exists():
         return None
     found = msgspec.json.decode(RECORD.read_bytes())
@@ -66,12 +65,13 @@ def recorded() -> tuple[str, Shape] | None:
 
 
 def record() -> None:
-    """Write this release's record."""
+    """Write the shape of this release to the file of the last release's shape."""
     RECORD.write_bytes(msgspec.json.format(msgspec.json.encode({"revision": heads(), "tables": shape(metadata)}), indent=1) + b"\n")
 
 
 def breaking(then: Shape, now: Shape, retired: "frozenset[tuple[str, str]]" = frozenset()) -> list[str]:
-    """What processes that know `then` cannot work with in `now`, in words.
+    """Return the differences between the shapes `then` and `now` that processes of `then` cannot work with, a sentence
+    each.
 
     `retired` columns (table, column) are still in the database, though `now` does not have them.
     """

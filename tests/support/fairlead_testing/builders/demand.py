@@ -1,4 +1,4 @@
-"""Weeks of demand: shapes of days that pools have, with noise that lasts, growth, outages, peaks and holidays."""
+"""Weeks of demand: daily shapes of real pools, with autocorrelated noise, growth, outages, peaks and holidays."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fairlead.schedules.zones import parse_zone
 
 MONDAY = datetime(2026, 8, 31, tzinfo=UTC)
 PREFILL_EACH, OUTPUT_EACH = 6000.0, 900.0
-"""What an instance can do, per second."""
+"""The prompt tokens and output tokens that one instance can compute per second."""
 _PROMPT, _ANSWER = 1500.0, 220.0
 TARGET_LOAD = 0.8
 
@@ -23,23 +23,27 @@ def _bump(hour: float, at: float, wide: float) -> float:
 
 
 def office(weekday: int, hour: float) -> float:
-    """Eight to six on weekdays with a steep beginning and a lunch break; a fifth of it at weekends."""
+    """Return the demand of office hours: from eight to half past six on weekdays, with a lunch break and little at
+    weekends.
+    """
     day = min(1.0, max(0.0, (hour - 8.0) * 2)) * min(1.0, max(0.0, 18.5 - hour)) - 0.2 * _bump(hour, 12.5, 0.5)
     return 0.08 + (0.92 if weekday < 5 else 0.15) * max(0.0, day)
 
 
 def evenings(weekday: int, hour: float) -> float:
-    """An application of consumers: its peak is at nine in the evening, and at weekends there is more."""
+    """Return the demand of a consumer application: its peak is at nine in the evening, and weekends have a fifth
+    more.
+    """
     return (0.15 + 0.65 * _bump(hour, 21, 2.5) + 0.3 * _bump(hour, 13, 3)) * (1.2 if weekday >= 5 else 1.0)
 
 
 def nightly(weekday: int, hour: float) -> float:
-    """A batch from two to four in the night of weekdays, that begins at once; else little."""
+    """Return the demand of a batch job, which is high from two to four in the nights of weekdays and low otherwise."""
     return 1.0 if weekday < 5 and 2 <= hour < 4 else 0.2 + 0.1 * _bump(hour, 14, 4)
 
 
 def around_the_world(weekday: int, hour: float) -> float:
-    """Three continents: it never stops."""
+    """Return the demand of three continents, which never stops."""
     return 0.4 + 0.3 * _bump(hour, 9, 3) + 0.3 * _bump(hour, 17, 3) - (0.15 if weekday >= 5 else 0.0)
 
 
@@ -53,8 +57,10 @@ SHAPES: Mapping[str, Callable[[int, float], float]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Demand of `weeks` from Monday on: its peak is work for `instances`. `growth` is of a week, `noise` the standard
-    deviation of the logarithm. Days of `holidays` are like Sundays, `outages` have nothing from 10 to 16 o'clock,
+    """Demand of `weeks` weeks from a Monday on, whose peak is work for `instances` instances.
+
+    `growth` is the factor from one week to the next, `noise` the standard deviation of the demand's logarithm.
+    `holidays` have the shape of a Sunday. On days of `outages` there is no demand from 10 to 16 o'clock, on days of
     `peaks` three times as much from 12 to 15.
     """
 
@@ -70,7 +76,7 @@ class Traffic:
     seed: int = 1
 
     def load(self) -> Series:
-        """Work in instances, by quarter of an hour."""
+        """Return the demand of each quarter of an hour, in instances."""
         draws = np.random.default_rng(self.seed)
         quarters = local_quarters(MONDAY, self.weeks * 7 * PER_DAY, parse_zone(self.zone))
         drift, values = 0.0, []
@@ -92,8 +98,9 @@ class Traffic:
 
 
 def record_of(load: Series, start: datetime = MONDAY) -> DemandRecord:
-    """What the control plane would have recorded of a pool that scales by need: as many instances as are used to 80 %,
-    all requests in time while they suffice.
+    """Return the record of a pool that scales with its demand, as the control plane would have written it.
+
+    The pool has as many instances as are 80 % used. All requests are in time while the instances suffice.
     """
     instances = np.maximum(1.0, np.ceil(load / TARGET_LOAD))
     requests = load * PREFILL_EACH / _PROMPT
@@ -106,5 +113,5 @@ def record_of(load: Series, start: datetime = MONDAY) -> DemandRecord:
 
 
 def day_of(traffic: Traffic, week: int, weekday: int) -> date:
-    """A day of the traffic, Monday of the first week being 0 and 0."""
+    """Return the date of a day of the traffic. `week` 0 and `weekday` 0 are the first Monday."""
     return (MONDAY + timedelta(weeks=week, days=weekday) + QUARTER * 32).date()

@@ -1,11 +1,9 @@
-"""Requests to an engine and the shapes of its answers, so that the simulated engine can be held against a
-recording of a real vLLM.
+"""Requests to an engine and the shapes of its answers, to compare the simulated engine with a recording of a real vLLM.
 
-`python tests/support/fairlead_testing/builders/engine_shapes.py URL MODEL FILE` records: run it against `vllm serve`
-(with VLLM_ENABLE_RESPONSES_API_STORE=1 and --enable-prompt-tokens-details), once with a model that generates and
-once with `--runner pooling
---convert embed` and `classify`; shapes of the kinds a server does not serve are left out and those
-recorded before are kept.
+`python tests/support/fairlead_testing/builders/engine_shapes.py URL MODEL FILE` records. Run it against `vllm serve`
+(with VLLM_ENABLE_RESPONSES_API_STORE=1 and --enable-prompt-tokens-details), once with a model that generates and once
+with `--runner pooling --convert embed` and once with `classify`. A run replaces no shape of an earlier run, except the
+shapes of paths that the earlier server did not serve.
 """
 
 from __future__ import annotations
@@ -20,15 +18,15 @@ import httpx
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 Shape = Any
-"""JSON: the shape of a document, with its fields in order.
+"""The shape of a JSON document, as JSON with its fields in order.
 
-Values are replaced by their kind, but for those that clients compare.
+Values are replaced by the names of their kinds, except the values that clients compare.
 """
 
 _COMPARED = ("type", "object", "role", "status", "finish_reason", "stop_reason", "param", "code", "reason", "index", "sequence_number")
 
 _UNSERVED = {"status": 404, "media_type": "application/json", "answer": {"detail": "text"}}
-"""Statuses of a path that a server does not serve."""
+"""The shape of the answer at a path that a server does not serve."""
 
 _LONG = "hello world " * 2000
 
@@ -155,11 +153,13 @@ CASES: tuple[tuple[str, str, str, dict[str, Any] | None], ...] = (
     _generate("score of one side", "/score", queries=["a", "b"]),
     _generate("classification", "/classify", input=["Hello there", "Bye"]),
 )
-"""(name, method, path, body without its model)."""
+"""Name, method, path and body of each request; the body is without its model."""
 
 
 def shape_of(client: httpx.Client, model: str, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Shape]:
-    """Send a request; returns status, media type, and the shape of the document or of the stream's events."""
+    """Send a request and return status, media type, and the shape of the answer: of its document or of its stream's
+    events.
+    """
     response = client.request(method, path, json=None if body is None else {"model": model, **body})
     media_type = response.headers.get("content-type")
     if media_type is not None and media_type.startswith("text/event-stream"):
@@ -170,7 +170,7 @@ def shape_of(client: httpx.Client, model: str, method: str, path: str, body: dic
 
 
 def shape_of_document(value: Any, name: str = "") -> Shape:
-    """The shape of a JSON document, or of its field `name`."""
+    """Return the shape of a JSON value. `name` is the field that has the value; empty for a whole document."""
     if isinstance(value, dict):
         return {field: shape_of_document(inner, field) for field, inner in value.items()}
     if isinstance(value, list):
@@ -186,7 +186,7 @@ def shape_of_document(value: Any, name: str = "") -> Shape:
 
 
 def _events(text: str) -> list[Shape]:
-    """Events in order; those that only repeat the last one's shape are left out, as is how often they came."""
+    """Return the shapes of a stream's events in order. Of neighbours with equal shapes only the first is returned."""
     shapes: list[Shape] = []
     for event in text.strip().split("\n\n"):
         lines = dict(line.split(": ", 1) for line in event.split("\n"))
@@ -201,7 +201,9 @@ def _events(text: str) -> list[Shape]:
 
 
 def record(url: str, model: str, file: Path) -> None:
-    """Add the shapes of this server's answers to the file."""
+    """Add the shapes of this server's answers to the file, unless the file has a shape of the case from a served
+    path.
+    """
     recorded: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     with httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as client:
         for name, method, path, body in CASES:

@@ -1,4 +1,4 @@
-"""The forecast of a pool as the API shows it, from five weeks of office hours."""
+"""The forecast of a pool as the API shows it, computed from five weeks of office hours."""
 
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -16,7 +16,7 @@ from fairlead_testing.builders.demand import Traffic, record_of
 
 
 def office_forecast(pool: str, now: datetime) -> PoolForecast:
-    """The resource of a pool that had five weeks of office hours until now, without trials."""
+    """Return the forecast of a pool that had five weeks of office hours until `now`; it has no trials."""
     return _office_forecast(pool, now.replace(minute=0, second=0, microsecond=0))
 
 
@@ -27,7 +27,7 @@ def _office_forecast(pool: str, now: datetime) -> PoolForecast:
 
 
 def office_record(pool: PoolKey, now: datetime) -> ReadPool:
-    """What is read of such a pool."""
+    """Return the facts and the record of such a pool, as the forecast reads them from the database."""
     facts = Forecasted(
         roles=(RoleLimits(role=Role.BOTH, least=1, most=16, declared=2),),
         scaling=ScalingSpec(mode=ScalingMode.SLO),

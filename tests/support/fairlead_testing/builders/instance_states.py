@@ -31,5 +31,5 @@ for _ready in set(InstanceState) - {InstanceState.GONE, InstanceState.ASLEEP}:
 
 
 def is_legal(before: InstanceState, after: InstanceState) -> bool:
-    """Whether an instance may go from `before` to `after` in one step (staying is legal)."""
+    """Return whether an instance may go from `before` to `after` in one step (staying is legal)."""
     return before == after or after in TRANSITIONS[before]

@@ -1,4 +1,4 @@
-"""KV events, as an adapter would hand them to the core."""
+"""KV events, as an engine's adapter would pass them to the core."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from fairlead.kv_events.events import BlockHash, EventKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A `BlockStored`; 4 tokens per block."""
+    """A `BlockStored` event with 4 tokens per block by default."""
 
     kind: ClassVar[Literal[EventKind.STORED]] = EventKind.STORED
     block_hashes: Sequence[BlockHash]
@@ -28,7 +28,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """A `BlockRemoved`."""
+    """A `BlockRemoved` event."""
 
     kind: ClassVar[Literal[EventKind.REMOVED]] = EventKind.REMOVED
     block_hashes: Sequence[BlockHash]
@@ -39,6 +39,6 @@ class Removed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
-    """An `AllBlocksCleared`."""
+    """An `AllBlocksCleared` event."""
 
     kind: ClassVar[Literal[EventKind.CLEARED]] = EventKind.CLEARED

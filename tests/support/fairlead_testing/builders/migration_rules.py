@@ -1,4 +1,6 @@
-"""Rules for a migration that runs while the release before is at work, read off its code (docs/development.md)."""
+"""Checks a migration's code against the rules for migrations that run while the last release works
+(docs/development.md).
+"""
 
 import ast
 import re
@@ -34,7 +36,7 @@ GROWING = frozenset(
         *("session_names", "sessions", "slo_rollups_1h", "slo_rollups_1m", "slo_samples"),
     }
 )
-"""Tables with so many rows that one statement over all of them holds others up."""
+"""Tables with so many rows that one statement over all rows would block other transactions."""
 
 TAKING = frozenset(
     {
@@ -42,7 +44,8 @@ TAKING = frozenset(
         *("create_unique_constraint", "create_check_constraint", "create_foreign_key", "create_primary_key", "create_exclude_constraint"),
     }
 )
-"""Operations that take something from whoever works with a table, or ask something new of them."""
+"""Operations that remove something that the last release uses, or that add a constraint which its writes may violate.
+"""
 
 _TAKING_SQL = re.compile(
     r"\b(DROP\s+(TABLE|COLUMN|CONSTRAINT|TYPE|VIEW|TRIGGER|FUNCTION)|RENAME\s|SET\s+NOT\s+NULL|ALTER\s+COLUMN\s+\w+\s+(SET\s+DATA\s+)?TYPE"
@@ -54,7 +57,9 @@ _INDEX_SQL = re.compile(r"\bCREATE\s+(?:UNIQUE\s+)?INDEX\s+(?!CONCURRENTLY).*?\b
 
 
 def faults(source: str) -> list[str]:
-    """What the migration's `upgrade` does that it must not, each with the remedy; empty if nothing."""
+    """Return the forbidden operations of the migration's `upgrade`, each with its remedy; an empty list if there are
+    none.
+    """
     tree = ast.parse(source)
     upgrade = list(_reached(tree))
     made = {name for call in _calls(upgrade, "create_table") for name in _names(call, upgrade, 0)}
@@ -101,7 +106,7 @@ def _taking(upgrade: list[ast.AST], made: set[str]) -> Iterator[str]:
 
 
 def _only_loosens(call: ast.Call) -> bool:
-    """Whether it lets a column be null or gives it a default, and nothing else."""
+    """Return whether the call makes a column nullable or gives it a default, and changes nothing else."""
     for word in call.keywords:
         if word.arg == "nullable" and isinstance(word.value, ast.Constant) and word.value.value is True:
             continue
@@ -117,7 +122,7 @@ def _computed(column: ast.AST | None) -> bool:
 
 
 def _contract(tree: ast.Module) -> bool:
-    """Whether the module says that it is a contract, and why."""
+    """Return whether the module says in `contract` why the last release no longer needs the parts that it removes."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and [name.id for name in node.targets if isinstance(name, ast.Name)] == ["contract"]:
             return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) and len(node.value.value) > 10
@@ -125,7 +130,9 @@ def _contract(tree: ast.Module) -> bool:
 
 
 def _reached(tree: ast.Module) -> Iterator[ast.AST]:
-    """Every node of `upgrade`, and of the module's functions and constants that it names."""
+    """Yield every syntax node of `upgrade`, and of the module's functions and constants that `upgrade` reaches by
+    name.
+    """
     named: dict[str, ast.AST] = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     for statement in tree.body:
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
@@ -150,7 +157,9 @@ def _calls(nodes: list[ast.AST], name: str) -> Iterator[ast.Call]:
 
 
 def _names(call: ast.Call, nodes: list[ast.AST], place: int) -> set[str]:
-    """The tables that an argument may name: itself, or what a loop over constants gives it."""
+    """Return the tables that the call's argument at `place` can name: a literal, or each constant that a loop assigns
+    to it.
+    """
     if len(call.args) <= place:
         return set()
     argument = call.args[place]
@@ -167,7 +176,7 @@ def _names(call: ast.Call, nodes: list[ast.AST], place: int) -> set[str]:
 
 
 def _texts(nodes: list[ast.AST]) -> Iterator[str]:
-    """The strings, f-strings with a blank word for what is put in."""
+    """Yield the strings of these nodes. In an f-string, `_` stands for each value that is formatted in."""
     inner = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:

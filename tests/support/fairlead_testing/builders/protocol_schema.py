@@ -1,7 +1,7 @@
-"""The internal protocol as data, to compare two releases: `python -m fairlead_testing.builders.protocol_schema` records
-this one's.
+"""The internal protocol as data, to compare two releases.
 
-For each message its schema by msgspec, which both sides encode and decode with.
+`python -m fairlead_testing.builders.protocol_schema` records the protocol of this release: for each message its schema
+by msgspec, with which both sides encode and decode.
 """
 
 from pathlib import Path
@@ -22,20 +22,22 @@ Schema = dict[str, Any]
 
 
 def schemas(messages: tuple[Any, ...]) -> Schema:
-    """What messages are made of, by the name of the class."""
+    """Return the schema of each class of which these messages consist, by the name of the class."""
     _, components = msgspec.json.schema_components(messages)
     return {name: _bare(found) for name, found in sorted(components.items())}
 
 
 def _bare(schema: Any) -> Any:
-    """Without what is for people, and without defaults."""
+    """Return the schema without titles, descriptions and defaults."""
     if isinstance(schema, dict):
         return {name: _bare(value) for name, value in schema.items() if name not in {"title", "description", "default"}}
     return [_bare(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def recorded() -> dict[str, Schema] | None:
-    """The protocol of the last release: messages to the API, and from it; None before the first release."""
+    """Return the protocol of the last release: messages to the API and messages from it; None before the first
+    release.
+    """
     if not RECORD.exists():
         return None
     found: dict[str, Schema] = msgspec.json.decode(RECORD.read_bytes())
@@ -43,16 +45,16 @@ def recorded() -> dict[str, Schema] | None:
 
 
 def record() -> None:
-    """Write this release's record."""
+    """Write the protocol of this release to the file of the last release's protocol."""
     RECORD.write_bytes(
         msgspec.json.format(msgspec.json.encode({"to_api": schemas(TO_API), "from_api": schemas(FROM_API)}), indent=1) + b"\n"
     )
 
 
 def unreadable(sent: Schema, read: Schema) -> list[str]:
-    """What a reader with the schemas `read` cannot read of a sender with the schemas `sent`.
+    """Return what a reader with the schemas `read` cannot decode from a sender with the schemas `sent`, a line each.
 
-    A member that the reader does not know is skipped, one that it can do without may be missing.
+    The reader skips a member that it does not know. A member that it does not require may be missing.
     """
     found: list[str] = []
     for name, wanted in read.items():
@@ -73,7 +75,7 @@ def unreadable(sent: Schema, read: Schema) -> list[str]:
 
 
 def _fits(given: Any, wanted: Any) -> bool:
-    """Whether every value of the schema `given` is one of `wanted`."""
+    """Return whether every value of the schema `given` is also a value of the schema `wanted`."""
     if given == wanted or wanted == {}:
         return True
     one, other = given.get("anyOf", [given]), wanted.get("anyOf", [wanted])

@@ -1,4 +1,4 @@
-"""Invariants of the stored record, as SQL: each query finds the rows that violate one."""
+"""Invariants of the stored record as SQL: each query finds the rows that violate an invariant."""
 
 import psycopg
 
@@ -45,7 +45,9 @@ CONTRADICTIONS = {
 
 
 def contradictions(database_url: str) -> list[str]:
-    """The violated invariants, with the first rows that show it; empty when the record is consistent."""
+    """Return the violated invariants, each with up to three rows that violate it; empty when the record is
+    consistent.
+    """
     with psycopg.connect(plain(database_url)) as connection:
         found = {name: connection.execute(query).fetchmany(3) for name, query in CONTRADICTIONS.items()}
     return [f"{name}: {rows}" for name, rows in found.items() if rows]

@@ -1,4 +1,4 @@
-"""Requests of coding agents and SDKs, as they were recorded: see tests/contract/clients/README.md."""
+"""Recorded requests of coding agents and SDKs; see tests/contract/clients/README.md."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ FOLDER = Path(__file__).parents[3] / "contract" / "clients"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """One POST; `headers` are the client's own, without those of the connection and without its key. `prompt_tokens` is
-    what vLLM 0.32 counted, with the tokenizer and template of the tests' tiny model.
+    """A recorded POST. `headers` are those that the client chose, without connection headers and without its key.
+
+    `prompt_tokens` is the number that vLLM 0.32 counted with the tokenizer and template of the tests' tiny model.
     """
 
     path: str
@@ -42,13 +43,15 @@ class RecordedClient:
 
     @property
     def turns(self) -> tuple[RecordedRequest, ...]:
-        """Requests of the conversation itself, each of which goes on from the one before."""
+        """The requests of the conversation itself, which are those with tools. Each continues the conversation of the
+        one before.
+        """
         return tuple(request for request in self.requests if len(request.body.get("tools", ())))
 
 
 @cache
 def recorded_clients() -> tuple[RecordedClient, ...]:
-    """All recordings, by their files' names."""
+    """Return all recordings, in the order of their files' names."""
     return tuple(_read(path) for path in sorted(FOLDER.glob("*.jsonl*")))
 
 

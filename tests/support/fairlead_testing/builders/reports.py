@@ -1,4 +1,4 @@
-"""Records as schedulers give them to a router's reports, and ids for batches."""
+"""Records such as schedulers add to a router's reports, and ids for batches of records."""
 
 from collections.abc import Callable
 from itertools import count

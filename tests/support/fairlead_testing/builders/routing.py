@@ -1,4 +1,6 @@
-"""Builders and a scripted view for routing tests: tables, requests and loads with only what a test is about."""
+"""Builders and a scripted view for routing tests: a test sets only the fields of tables, requests and loads that it is
+about.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from math import inf
@@ -34,12 +36,12 @@ POOL = PoolKey(namespace="default", name="chat")
 
 
 def entry(name: str, state: InstanceState = InstanceState.SERVING, **changes: Any) -> InstanceEntry:
-    """An instance of the table."""
+    """Return the table's entry of an instance; it serves by default."""
     return InstanceEntry(id=name, address=f"{name}:8000", state=state, **changes)
 
 
 def entries(count: int) -> tuple[InstanceEntry, ...]:
-    """Serving instances i00, i01, …"""
+    """Return the entries of `count` serving instances i00, i01, …"""
     return tuple(entry(f"i{index:02d}") for index in range(count))
 
 
@@ -59,9 +61,9 @@ def table(
     classes: Sequence[PriorityClass] = (),
     **modelled: Any,
 ) -> RoutingTable:
-    """A table of pool default/chat, with `modelled` facts of its engines.
+    """Return a routing table of the pool default/chat; `modelled` are further facts of its engines.
 
-    6250 tokens/s is 0.00016 s per token: 31,250 tokens fit the SLO of 5 s.
+    Its engines prefill 6250 tokens/s, which is 0.00016 s per token, so 31,250 tokens fit the SLO of 5 s.
     """
     engine = EngineFacts(
         type="simulated",
@@ -91,7 +93,7 @@ def table(
 def request(
     name: str, tokens: int = 1024, *, blocks: tuple[int, ...] = (), session: str | None = None, at: float = 0.0, streamed: bool = True
 ) -> RoutingRequest:
-    """A request; without blocks it is keyed by its name."""
+    """Return a request. Without blocks, its routing key is derived from its name."""
     first = blocks[0] if blocks else sum(ord(letter) << (8 * (index % 7)) for index, letter in enumerate(name))
     return RoutingRequest(
         id=name, arrived_at=at, prompt_tokens=tokens, blocks=blocks, first_bytes_hash=first, session=session, streamed=streamed
@@ -99,7 +101,9 @@ def request(
 
 
 def having_seen(scheduler: PoolScheduler, speed: float | None = None) -> PoolScheduler:
-    """The scheduler once it has measured how fast its instances are: as fast as the table declares, if not told."""
+    """Return the scheduler after it has measured the prefill speed of its instances: `speed`, by default the
+    table's.
+    """
     times, seconds = scheduler._state.prefill_times, 4000 / (speed or scheduler.table.engine.prefill_tokens_per_second)
     for _ in range(ENOUGH_PREFILLS):
         times.observe("seen-before", 4000, 0, seconds, inf)  # never too long ago
@@ -107,17 +111,17 @@ def having_seen(scheduler: PoolScheduler, speed: float | None = None) -> PoolSch
 
 
 def dispatches(outcomes: Sequence[Dispatch | Refusal]) -> list[Dispatch]:
-    """The dispatches among the outcomes."""
+    """Return the dispatches among the outcomes."""
     return [outcome for outcome in outcomes if isinstance(outcome, Dispatch)]
 
 
 def refusals(outcomes: Sequence[Dispatch | Refusal]) -> list[Refusal]:
-    """The refusals among the outcomes."""
+    """Return the refusals among the outcomes."""
     return [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
 
 
 class ScriptedView:
-    """A PoolView whose loads, hits and bindings a test writes down. `hits` is (request, instance) → tokens."""
+    """A PoolView whose loads, hits and bindings a test writes. `hits` maps (request, instance) to tokens."""
 
     def __init__(
         self,
@@ -137,9 +141,9 @@ class ScriptedView:
         self.load_of_pool = 0.0
         self.told_block_tokens = 0
         self.kept: FloatVector | None = None
-        """Tokens of each candidate's contexts that are likely to be used again."""
+        """For each candidate, the cached tokens that are likely to be used again; None if unknown."""
         self.loading: dict[str, float] = {}
-        """Instance → seconds that it loads what it holds outside its GPU."""
+        """For each instance, the seconds that it needs to load the blocks that it holds outside its GPU."""
 
     @property
     def is_tiered(self) -> bool:
@@ -233,18 +237,20 @@ class ScriptedView:
 
 
 def view_over(loads: Sequence[InstanceLoad], hits: Mapping[str, int] | None = None, **table_facts: Any) -> ScriptedView:
-    """A view over these loads for request `r`, whose hits per instance are given in tokens."""
+    """Return a view of these loads for the request `r`; `hits` are the request's cached tokens by instance."""
     of = table([load.entry for load in loads], **table_facts)
     return ScriptedView(of, {load.entry.id: load for load in loads}, {("r", name): tokens for name, tokens in (hits or {}).items()})
 
 
 def load_of(name: str, *, requests: int = 0, pending: int = 0, **counters: Any) -> InstanceLoad:
-    """An instance with `requests` running decodes and so many tokens pending."""
+    """Return the load of an instance with `requests` decoding requests and `pending` prompt tokens to prefill."""
     return InstanceLoad(entry=entry(name), decoding=requests, pending_prefill_tokens=pending, **counters)
 
 
 def left(policy: Policy, asked: RoutingRequest, view: ScriptedView, now: float = 0.0) -> MoveCause | None:
-    """Why the policy's choice leaves the home that the request's session has; None where it stays."""
+    """Return the reason for which the policy sends the request away from its session's home; None if it chooses the
+    home.
+    """
     decision = policy.choose(asked, view, now)
     home = view.binding(decision.session or asked.session or "")
     assert home is not None
@@ -253,5 +259,5 @@ def left(policy: Policy, asked: RoutingRequest, view: ScriptedView, now: float =
 
 
 def cause(trigger: str, crossed: float | None = None, limit: float | None = None, unit: str | None = None) -> MoveCause:
-    """A cause in plain words."""
+    """Return a move's cause from plain strings."""
     return MoveCause(trigger=BindingReason(trigger), crossed=crossed, threshold=limit, unit=None if unit is None else Unit(unit))

@@ -43,9 +43,12 @@ def routing_table(
     hand_over_budget: float = 0.0,
     kv_transfer: KvTransferFacts | None = None,
 ) -> RoutingTable:
-    """A table of one instance per address, called `i0`, `i1`, … unless `ids` are given; of role both by default. An
-    answer that breaks off ends, unless a test wants it to go on elsewhere: scripted engines begin each answer again.
-    Nor are sessions handed over: engines get what a test's clients send.
+    """Return a table with one instance per address, called `i0`, `i1`, … unless `ids` are given; all have the role both
+    by default.
+
+    By default, an answer that breaks off is not continued at another instance, because scripted engines begin every
+    answer from its start. By default, sessions are not handed over either, so that engines receive only the requests of
+    a test's clients.
     """
     addresses = tuple(addresses)
     names = tuple(ids) if ids is not None else tuple(f"i{index}" for index in range(len(addresses)))

@@ -1,20 +1,22 @@
-"""Pools and replays that the whole sandbox runs in seconds on two cores, with engines twenty times faster than real
-ones.
+"""Pools and replays that the whole sandbox runs in seconds on two cores, because its engines are twenty times
+faster.
 """
 
 from typing import Any
 
 TIME_SCALE = 20.0
-"""How much faster than real the engines of these pools compute; traces are replayed about as much faster."""
+"""The factor by which the engines of these pools compute faster than real ones. Traces are replayed about as much
+faster.
+"""
 
 TTFT_SECONDS = 5.0 / TIME_SCALE
 
 WARMING_SECONDS = 20.0 / TIME_SCALE
-"""How long new instances of these pools warm: the default, in the time of their engines."""
+"""The warming time of new instances of these pools: the default of 20 s divided by `TIME_SCALE`."""
 
 
 def pool(name: str, *, policy: str = "dualmap", replicas: int = 4, early_rejection: str = "Disabled", **spec: Any) -> dict[str, Any]:
-    """An InferencePool of simulated engines; its model is `model/<name>`."""
+    """Return the manifest of a pool of simulated engines; its model is `model/<name>`."""
     return {
         "apiVersion": "fairlead.dev/v1alpha1",
         "kind": "InferencePool",
@@ -33,7 +35,7 @@ def pool(name: str, *, policy: str = "dualmap", replicas: int = 4, early_rejecti
 
 
 def replay_arguments(name: str, requests: int, speed: float, seed: int = 7) -> tuple[str, ...]:
-    """Arguments of a replay of a generated conversation trace against that pool."""
+    """Return the arguments of a replay that sends a generated conversation trace to the pool `name`."""
     return (
         *("--pool", f"default/{name}", "--model", f"model/{name}", "--generate", "conversation", "--seed", str(seed)),
         *("--requests", str(requests), "--speed", str(speed), "--slo-ttft", str(TTFT_SECONDS)),

@@ -1,4 +1,4 @@
-"""Pools to be scaled, and what was measured of them."""
+"""Pools to be scaled, and measured signals of them."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,11 +18,13 @@ from fairlead.tables import SloFacts
 BEGIN = 1_800_000_000.0
 
 IDLE_STEP = DecodeStep(fixed_seconds=0.02, seconds_per_request=0.0005, seconds_per_context_token=0.0)
-"""80 ms are reached with 120 requests, so an instance puts out 1,500 tokens a second at a target of 80 % of 100 ms."""
+"""A decode step that takes 80 ms with 120 requests. At a target of 80 % of 100 ms, an instance so puts out 1,500
+tokens/s.
+"""
 
 
 def role_signals(role: Role = Role.BOTH, **changes: Any) -> RoleSignals:
-    """Four idle instances that compute 1,000 prompt tokens a second each."""
+    """Return the signals of a role with four idle instances, which compute 1,000 prompt tokens a second each."""
     idle = RoleSignals(
         role=role,
         serving=4,
@@ -43,17 +45,19 @@ def role_signals(role: Role = Role.BOTH, **changes: Any) -> RoleSignals:
 
 
 def pool_signals(*roles: RoleSignals, age_seconds: float = 1.0) -> PoolSignals:
-    """Measured over half a minute."""
+    """Return signals of these roles, measured over half a minute."""
     return PoolSignals(window_seconds=30.0, age_seconds=age_seconds, roles=roles)
 
 
 def declared_role(role: Role = Role.BOTH, replicas: int = 4, least: int = 1, most: int = 16) -> DeclaredRole:
-    """A role of four instances, between 1 and 16."""
+    """Return a declared role of four instances with bounds of 1 and 16."""
     return DeclaredRole(role=role, replicas=replicas, min_replicas=least, max_replicas=most)
 
 
 def declared_pool(*roles: DeclaredRole, scaling: ScalingSpec | None = None, ratio: RatioSpec | None = None, **changes: Any) -> Declared:
-    """A pool with both modes Fixed unless told otherwise; instances of role both without roles."""
+    """Return a declared pool with scaling and ratio in mode Fixed, if not given otherwise. By default it has the role
+    both.
+    """
     pool = Declared(
         roles=roles or (declared_role(),),
         scaling=scaling or ScalingSpec(),
@@ -65,7 +69,9 @@ def declared_pool(*roles: DeclaredRole, scaling: ScalingSpec | None = None, rati
 
 
 def a_scaling_decision(name: str, at: float, **changes: Any) -> ScalingDecisionRecord:
-    """Two more instances, for the prompts that arrive."""
+    """Return a record of a decision for two more instances because of the prompts that arrive; `changes` replace
+    fields.
+    """
     decision = ScalingDecisionRecord(
         id=name,
         at=at,
@@ -88,8 +94,10 @@ def a_scaling_decision(name: str, at: float, **changes: Any) -> ScalingDecisionR
 
 
 class Rounds:
-    """Rounds of a pool's scaling on a clock of their own. Of prefill and decode all instances that were decided serve,
-    but for those in `coming`.
+    """Rounds of a pool's scaling on a virtual clock.
+
+    In pools of prefill and decode, decided instances serve at once. `coming` has the number of each role's that do not
+    serve yet.
     """
 
     def __init__(self, pool: Declared) -> None:
@@ -100,14 +108,14 @@ class Rounds:
         self.coming: dict[Role, int] = {}
 
     def round(self, signals: PoolSignals | None, after: float = 5.0) -> ScalingOutcome:
-        """One more, `after` seconds later."""
+        """Run another round `after` seconds later and return its outcome."""
         self.now += after
         self.memory, outcome = step(self.memory, self.pool, None if signals is None else self._served(signals), self.now)
         self.outcomes.append(outcome)
         return outcome
 
     def rounds(self, signals: PoolSignals | None, seconds: float, after: float = 5.0) -> ScalingOutcome:
-        """Rounds until so many seconds have passed; the last outcome."""
+        """Run rounds every `after` seconds until `seconds` have passed, and return the last outcome."""
         for _ in range(max(1, int(seconds / after))):
             outcome = self.round(signals, after)
         return outcome
@@ -119,10 +127,10 @@ class Rounds:
         return replace(signals, roles=tuple(replace(one, serving=served.get(one.role, one.serving)) for one in signals.roles))
 
     def replicas(self, role: Role = Role.BOTH) -> int:
-        """The number decided last."""
+        """Return the number of instances of the role that the last round decided."""
         return self.outcomes[-1].of(role).replicas
 
     def history(self, role: Role = Role.BOTH) -> list[int]:
-        """Numbers decided, one after the other, each once."""
+        """Return the decided numbers in order; a number that did not change is listed once."""
         numbers = [outcome.of(role).replicas for outcome in self.outcomes]
         return [one for index, one in enumerate(numbers) if index == 0 or numbers[index - 1] != one]

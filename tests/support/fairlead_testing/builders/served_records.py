@@ -1,4 +1,4 @@
-"""Records of requests as engines of known costs would have served them."""
+"""Records of requests, with the times at which engines of known costs would have served them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,8 +24,9 @@ COSTS = EngineCosts(
 def served_records(
     costs: EngineCosts = COSTS, *, count: int = 240, engines: int = 2, busy: float = 0.5, seed: int = 0
 ) -> list[ServedRecord]:
-    """So many requests of mixed lengths, at times by chance that keep the engines about so `busy` (a share), and what
-    the model says that they took.
+    """Return `count` records of requests of mixed lengths, with the times that the model of `costs` gives them.
+
+    Their arrivals are random and keep the `engines` busy for the share `busy` of the time.
     """
     random = Random(seed)
     mean_new = 1_250
@@ -55,7 +56,7 @@ def served_records(
 def a_fit(
     costs: EngineCosts = COSTS, source: str = "requests of default/chat", fitted_at: datetime = datetime(2026, 11, 20, tzinfo=UTC)
 ) -> EngineFit:
-    """A fit that is 12 % off on the TTFT and 5 % on the TPOT."""
+    """Return a fit of engine costs whose TTFT is 12 % off and whose TPOT is 5 % off."""
     ttft = FitAccuracy(
         requests=120,
         real_mean=0.4,

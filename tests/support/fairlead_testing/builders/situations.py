@@ -1,4 +1,4 @@
-"""Situations of pools for tests of advice: one that is well, and what to change in it."""
+"""Situations of pools for tests of advice: a healthy pool, and changes to it."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from fairlead.tables import EarlyRejectionFacts, SloFacts
 
 
 def served(judged: int = 100, in_time: int = 100, *, tokens: int = 10_000, failed: int = 0) -> Served:
-    """Requests whose first tokens decide; all their outputs are in time."""
+    """Return counts of requests of which `in_time` met the TTFT target; the TPOT target was met by all."""
     return Served(
         judged=judged,
         in_time=in_time,
@@ -28,11 +28,11 @@ def served(judged: int = 100, in_time: int = 100, *, tokens: int = 10_000, faile
 
 
 ALWAYS = SeenMinutes(had=5, late=5, failing=5)
-"""What an instance shows in each of the last minutes."""
+"""The minutes of an instance that in each of the last five had requests, late first tokens and failed attempts."""
 
 
 def well(pool: str = "default/chat", *, instances: int = 4, **changes: Any) -> PoolSituation:
-    """A pool of role both whose requests are all in time."""
+    """Return the situation of a pool of the role both whose requests are all in time."""
     seen = PoolSituation(
         pool=pool,
         slo=SloFacts(),
@@ -47,14 +47,16 @@ def well(pool: str = "default/chat", *, instances: int = 4, **changes: Any) -> P
 
 
 def with_instance(pool: PoolSituation, number: int, **changes: Any) -> PoolSituation:
-    """The pool with one of its instances changed."""
+    """Return the pool's situation with changes to the instance at index `number`."""
     found = list(pool.instances)
     found[number] = replace(found[number], **changes)
     return replace(pool, instances=tuple(found))
 
 
 def arriving(tokens_per_second: float, *, serving: int = 4, age: float = 1.0, **changes: Any) -> PoolSignals:
-    """Signals of a pool of role both to which so many prompt tokens come, none of them cached."""
+    """Return signals of a pool of the role both to which this many prompt tokens arrive per second, none of them
+    cached.
+    """
     role = RoleSignals(
         role=Role.BOTH,
         serving=serving,

@@ -7,11 +7,11 @@ from fairlead.reports.traffic import RecordedRequest, salt_of, session_number
 from fairlead_testing.builders.routing_tables import CHAT
 
 AT = 1_800_000_000.0
-"""When the first turns come, if a test does not say."""
+"""The Unix time of the first turns, by default."""
 
 
 def a_turn(session: str, *blocks: int, at: float = AT, **changes: Any) -> RecordedRequest:
-    """A turn of a session that was served; its prompt has these blocks and a bit more."""
+    """Return a served turn of a session. Its prompt has these blocks and ten more tokens."""
     values: dict[str, Any] = {
         "prompt_tokens": 512 * len(blocks) + 10,
         "output_tokens": 20,

@@ -10,7 +10,9 @@ EXAMPLE_TIME = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 
 
 def example(kind: Any, name: str = "") -> Any:
-    """A value of the type, the same every time; `name` is the field it is for. A pool is `default/chat`."""
+    """Return a value of the type, always the same. `name` is the field that gets the value; the field `pool` gets
+    `default/chat`.
+    """
     if kind is str:
         return "default/chat" if name == "pool" else name
     if kind in _PLAIN:
@@ -28,9 +30,9 @@ def example(kind: Any, name: str = "") -> Any:
 
 
 def differences(document: Any, kind: Any, where: str = "") -> list[str]:
-    """Fields that are missing, unknown or of another kind, by their path in the document.
+    """Return the paths of fields in the document that are missing, unknown or of another kind than in the type.
 
-    A field is there even if it has a default.
+    A field with a default counts as missing too if the document does not have it.
     """
     if kind is Any:
         return []
@@ -67,7 +69,9 @@ _JSON: dict[Any, Any] = {int: int, float: (int, float), bool: bool, str: str, da
 
 
 def _fields(kind: Any) -> dict[str, Any]:
-    """Types by field, with the parameters of a generic type such as Page[SloVersion] filled in."""
+    """Return the type of each field. Parameters of a generic type such as Page[SloVersion] are replaced by their
+    types.
+    """
     made = get_origin(kind) or kind
     filled = dict(zip(getattr(made, "__parameters__", ()), get_args(kind), strict=False))
     hints = get_type_hints(made)

@@ -1,4 +1,4 @@
-"""A Kubernetes API in a dict, for operator tests without a process: get, find by labels, create, merge patch,
+"""A Kubernetes API in a dict, for operator tests that start no process: get, find by labels, create, merge patch,
 delete.
 """
 
@@ -17,13 +17,13 @@ _GUARDS = ("uid", "resourceVersion")
 
 
 def wired(body: Body) -> Body:
-    """The body after its way over the wire: a copy in plain JSON, many times faster than a deep copy."""
+    """Return the body as it is after transport: a copy through JSON, which is many times faster than a deep copy."""
     copied: Body = msgspec.json.decode(msgspec.json.encode(body))
     return copied
 
 
 def merged(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """JSON merge patch."""
+    """Return the document after a JSON merge patch."""
     result = dict(document)
     for name, value in patch.items():
         if value is None:
@@ -37,14 +37,16 @@ def merged(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pruned(value: Any) -> Any:
-    """A list as a server stores it: it drops nulls from objects that a merge patch brings, wherever they are."""
+    """Return the value without nulls in objects, at any depth: a server removes them from lists that a merge patch
+    sets.
+    """
     if isinstance(value, dict):
         return {name: _pruned(one) for name, one in value.items() if one is not None}
     return [_pruned(one) for one in value] if isinstance(value, list) else value
 
 
 def selects(selector: str, labels: Mapping[str, str]) -> bool:
-    """Whether a selector of the form `a=b,c in (d,e),!f` selects an object with these labels."""
+    """Return whether a selector of the form `a=b,c in (d,e),!f` selects an object with these labels."""
     for term in re.findall(r"[^,(]+(?:\([^)]*\))?", selector):
         name, _, value = term.partition("=")
         listed = re.fullmatch(r"(\S+) (in|notin) \((.*)\)", term)
@@ -61,15 +63,18 @@ def selects(selector: str, labels: Mapping[str, str]) -> bool:
 
 @dataclass(slots=True)
 class FakeCluster:
-    """`refuse` may name calls that fail: it is asked with (verb, resource, name) and gives an error or None."""
+    """The Kubernetes API in memory.
+
+    Before every call, `refuse` gets verb, resource and name. If it returns an error, the call raises that error.
+    """
 
     objects: dict[tuple[Resource, str], dict[str, Any]] = field(default_factory=dict)
     calls: list[tuple[str, Resource, str]] = field(default_factory=list)
     refuse: Callable[[str, Resource, str], ClusterRefused | ClusterUnavailable | None] = field(default=lambda verb, resource, name: None)
     admit: Callable[[Resource, dict[str, Any]], dict[str, Any]] = field(default=lambda resource, body: body)
-    """What admission webhooks make of an object that is created."""
+    """The admission webhooks: a function that returns the body to store for an object that is created."""
     unknown: set[Resource] = field(default_factory=set)
-    """Kinds whose definitions are not installed."""
+    """Resources whose CRDs are not installed."""
     version: int = 0
 
     def _called(self, verb: str, resource: Resource, name: str) -> None:
@@ -79,7 +84,7 @@ class FakeCluster:
             raise error
 
     def put(self, resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
-        """Store a copy with a new resourceVersion."""
+        """Store a copy of the body with a new resourceVersion, and return the copy."""
         self.version += 1
         stored = wired(body)
         stored["metadata"] |= {"resourceVersion": str(self.version)}
@@ -124,7 +129,7 @@ class FakeCluster:
         return True
 
     async def apply(self, resource: Resource, namespace: str, body: dict[str, Any], *, force: bool) -> dict[str, Any]:
-        """As the merge patch of one manager: who else set a field is not kept, so nothing conflicts."""
+        """Apply the body as a merge patch and return the object. Field managers are not kept, so no field conflicts."""
         name, given = body["metadata"]["name"], body["metadata"]
         self._called("apply", resource, name)
         self._demand(resource)

@@ -1,5 +1,5 @@
-"""A Kubernetes API for plans, in memory: generations, resource versions, dry runs, refusals, and
-the accidents of real ones.
+"""A Kubernetes API for plans, in memory: generations, resource versions, dry runs and refusals, and the failures of
+real APIs.
 """
 
 import asyncio
@@ -29,8 +29,10 @@ SECTIONS = {
 
 @dataclass(kw_only=True)
 class FakeClusterGateway:
-    """Implements ClusterGateway. `status_moves` patches are answered 409 because a status update came between;
-    `lose_answers` makes the next real patch happen without its answer arriving.
+    """Implements ClusterGateway.
+
+    The next `status_moves` patches get a 409, as if a status update had come between. The next `lose_answers` real
+    patches take effect, but their answers are lost.
     """
 
     objects: dict[Target, ClusterObject] = field(default_factory=dict)
@@ -38,19 +40,21 @@ class FakeClusterGateway:
     status_moves: int = 0
     lose_answers: int = 0
     history: list[StoredRevision] = field(default_factory=list)
-    """ControllerRevisions of every pool."""
+    """The ControllerRevisions of every pool."""
     writes: list[tuple[Mapping[str, Any], Mapping[str, str | None]]] = field(default_factory=list)
     dry_runs: int = 0
     lost_writes: int = 0
-    """How many of the next real patches get an error and are not made."""
+    """The number of next real patches that get an error and have no effect."""
     forbids: bool = False
-    """Whether real patches and deletions are refused for want of a right; dry runs are not, as in a changed role."""
+    """Whether real patches and deletions are refused because RBAC forbids them. Dry runs pass, as when a role was just
+    changed.
+    """
     asked: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set by a real patch."""
+    """An event that is set when a real patch arrives."""
     answers_late: asyncio.Event | None = None
-    """What a real patch waits for before it is made."""
+    """The event for which a real patch waits before it takes effect; None if patches do not wait."""
     keeps_deleted: bool = False
-    """Whether a deleted object stays a while, as one with a finalizer does."""
+    """Whether a deleted object stays for a while, like an object with a finalizer."""
     _made: int = 0
 
     def add(self, pool: PoolKey, replicas: int, **changes: Any) -> None:
@@ -59,7 +63,7 @@ class FakeClusterGateway:
         self.objects[Target.of_pool(pool)] = ClusterObject(resource_version="10", generation=1, spec=spec, **values)
 
     def add_role(self, pool: PoolKey, role: Role, replicas: int) -> None:
-        """The object of a role whose number the pool leaves out."""
+        """Add the InferencePoolRole object of a role; the pool's spec has no number for such a role."""
         spec = {"pool": pool.name, "role": role.value, "replicas": replicas}
         made = ClusterObject(uid=f"uid-{role}", resource_version="10", generation=1, spec=spec, labels={}, annotations={}, managers=())
         self.objects[Target.of_role(pool, role)] = made
@@ -70,12 +74,12 @@ class FakeClusterGateway:
         self.objects[Target.of_instance(pool, name)] = made
 
     def edit(self, pool: PoolKey, **spec: Any) -> None:
-        """Somebody else changes the spec."""
+        """Change the pool's spec, as a person or a controller outside Fairlead would."""
         target = Target.of_pool(pool)
         self.objects[target] = _next(target, self.objects[target], spec, {})
 
     def wrote(self, pool: PoolKey, manager: str) -> None:
-        """Who the pool's last writer was."""
+        """Make `manager` the last writer of the pool."""
         target = Target.of_pool(pool)
         self.objects[target] = replace(self.objects[target], changed_by=manager)
 
@@ -88,7 +92,7 @@ class FakeClusterGateway:
         return self.objects[target]
 
     async def ask(self, method: str, path: str, *, query: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any] | None:
-        """The pod of an instance, or events."""
+        """Return the pod of an instance, or an empty list of events; None if there is no such pod."""
         namespace, kind, name = _place(path)
         if kind == "events":
             return {"items": []}
@@ -98,7 +102,7 @@ class FakeClusterGateway:
         return {"metadata": {"name": name, "labels": found.labels}, "spec": {"containers": [{"name": "engine"}]}}
 
     async def ask_text(self, path: str, query: Sequence[tuple[str, str]]) -> str | None:
-        """The log of a pod."""
+        """Return the log of a pod."""
         return "started\nready\n"
 
     async def revisions(self, pool: PoolKey) -> Sequence[StoredRevision]:
@@ -179,7 +183,7 @@ class FakeClusterGateway:
 
 
 def _next(target: Target, found: ClusterObject, change: Mapping[str, Any], marks: Mapping[str, str | None]) -> ClusterObject:
-    """The object after a patch: like a real API, only a change of a spec counts as a generation."""
+    """Return the object after a patch. As in a real API, only a change of the spec makes a new generation."""
     newer = str(int(found.resource_version) + 1)
     if target.kind is TargetKind.INSTANCE:
         return replace(found, annotations=merged(found.annotations, {**marks, **change}), resource_version=newer)
@@ -193,6 +197,8 @@ def _next(target: Target, found: ClusterObject, change: Mapping[str, Any], marks
 
 
 def _place(path: str) -> tuple[str, str, str]:
-    """Namespace, kind and name of `/api/v1/namespaces/N/KIND/NAME`; the name of a list is empty."""
+    """Return namespace, kind and name of the path `/api/v1/namespaces/N/KIND/NAME`; the name is empty in a list's
+    path.
+    """
     namespace, kind, *name = path.removeprefix("/api/v1/namespaces/").split("/")
     return unquote(namespace), kind, unquote("/".join(name))

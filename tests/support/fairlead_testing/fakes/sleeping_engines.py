@@ -8,24 +8,24 @@ from fairlead.reconciling.observed import EngineSleep
 
 @dataclass(slots=True)
 class FakeEngines:
-    """Engines by address. Waking takes `wake_seconds`; while `deaf`, what they are told is lost."""
+    """Engines by address. Waking takes `wake_seconds`. While `deaf`, engines ignore all commands."""
 
     now: Callable[[], float]
     wake_seconds: float = 5.0
     deaf: bool = False
     asleep: set[str] = field(default_factory=set)
     waking: dict[str, float] = field(default_factory=dict)
-    """Since when they wake up."""
+    """For each waking engine, when it began to wake."""
     unable: set[str] = field(default_factory=set)
-    """Engines without the endpoints."""
+    """Engines without endpoints for sleeping and waking."""
     refusing: set[str] = field(default_factory=set)
-    """Engines that answer whether they sleep, and refuse to."""
+    """Engines that report whether they sleep, but refuse to go to sleep."""
     silent: set[str] = field(default_factory=set)
     told: list[tuple[str, str]] = field(default_factory=list)
     sleep_seconds: float = 0.0
-    """How long an engine that already says that it sleeps still uses its GPU's memory, as vLLM does."""
+    """The seconds for which an engine still uses its GPU's memory after it reports that it sleeps, as vLLM does."""
     falling: dict[str, float] = field(default_factory=dict)
-    """Since when the sleepers sleep."""
+    """For each sleeping engine, when it went to sleep."""
 
     async def is_sleeping(self, address: str) -> EngineSleep:
         if address in self.silent:
@@ -40,7 +40,7 @@ class FakeEngines:
         return address not in self.silent | self.unable and self._is_away(address)  # one that wakes still says so
 
     def has_left(self, address: str) -> bool:
-        """Whether it uses no memory of its GPU now."""
+        """Return whether the engine uses no memory of its GPU now."""
         return self._is_away(address) and address not in self.waking
 
     def _is_away(self, address: str) -> bool:
@@ -60,7 +60,7 @@ class FakeEngines:
         return True
 
     def rouse(self, address: str) -> None:
-        """It is awake at once, whoever did it."""
+        """Make the engine awake at once, as if another program than the operator had woken it."""
         self.asleep.discard(address)
         self.falling.pop(address, None)
         self.waking.pop(address, None)

@@ -1,7 +1,7 @@
 """The internal protocol over real HTTP with its state in memory, for tests of routers and of the operator.
 
-It can be stopped and started again on the same port, be away, slow, answer an error, and store a report but
-lose its acknowledgement.
+It can be stopped and started again on the same port. It can also be unavailable or slow, answer an error, or store a
+report but lose its acknowledgement.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 from processkube.testing.ports import free_port
 
 ROUTER_TOKEN = "router-test-token"
-"""Speaks for the routers `router`, `router-0`, `router-1`, …"""
+"""The token of the routers `router`, `router-0`, `router-1`, …"""
 OPERATOR_TOKEN = "operator-test-token"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class FakeSystemApi:
-    """`state` holds what it received and sends. The other attributes set its faults."""
+    """The internal protocol's server. `state` holds what it received and sends; the other attributes set its faults."""
 
     def __init__(self, *, heartbeat_seconds: float = 2.0) -> None:
         self.state = SystemState(self._tell)
         self.up = True
         self.answers_with: int | None = None
-        """The status of every answer."""
+        """The status of every answer; None for the usual answers."""
         self.answers_after = 0.0
-        """Seconds."""
+        """The delay of every answer, in seconds."""
         self.fails_reports_with: int | None = None
         self.loses_acknowledgements = False
         self._heartbeat_seconds = heartbeat_seconds
@@ -56,7 +56,7 @@ class FakeSystemApi:
 
     @property
     def connected(self) -> list[str]:
-        """Routers with an open stream."""
+        """Return the routers that have an open stream."""
         return sorted(self._streams.values())
 
     async def start(self) -> None:
@@ -78,7 +78,7 @@ class FakeSystemApi:
         await site.start()
 
     async def stop(self) -> None:
-        """Close everything; state is kept for the next `start`."""
+        """Close the port and all connections; the state is kept for the next `start`."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -212,16 +212,16 @@ def _problem(status: int, kind: str, detail: str) -> web.Response:
 
 
 def _cut(request: web.Request) -> None:
-    """Break the connection before the answer."""
+    """Break the connection before an answer is sent."""
     assert request.transport is not None
     request.transport.abort()
 
 
 @contextmanager
 def running_fake_system_api() -> Iterator[FakeSystemApi]:
-    """A running one in a thread of its own, for tests that wait without an event loop.
+    """Run a fake API in a thread of its own, for tests that wait without an event loop.
 
-    It tells operators that two routers follow at once.
+    It reports to operators two live routers that acknowledge every table at once.
     """
     api = FakeSystemApi()
     api.state.pretence.acknowledges, api.state.pretence.live_routers = True, 2

@@ -1,8 +1,8 @@
 """The control API's side of the internal protocol, kept in memory: the state behind `FakeSystemApi`.
 
-It decides by the rules of the real one (who wins a session, what a table says, when a state is outdated) and keeps what
-Postgres would keep. It has no audit, history, metrics, or anything else that neither routers nor operators see.
-`tests/contract/seams` holds it to the real API.
+It decides by the rules of the real API: which router wins a session, what a table contains, when a state is outdated.
+It keeps the rows that Postgres would keep, but no audit, history, metrics or other data that neither routers nor
+operators see. `tests/contract/seams` runs the same cases against it and the real API.
 """
 
 import time
@@ -42,7 +42,7 @@ BINDINGS_PER_LINE = 500
 
 
 class SaidNo(Exception):
-    """The call is answered with this status; `kind` is the type of the problem document."""
+    """A refusal of a call, with its HTTP status. `kind` is the type of the problem document."""
 
     def __init__(self, status: int, kind: str, detail: str) -> None:
         self.status = status
@@ -52,19 +52,21 @@ class SaidNo(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Pretence:
-    """Values that a test sends to operators in place of the routers' reports. None or absent: the reports."""
+    """Values that a test sends to operators instead of the values from routers' reports. Where a value is None or
+    absent, operators get the value from the reports.
+    """
 
     acknowledges: bool | None = None
     live_routers: int | None = None
-    """Routers are sent it too."""
+    """The number of live routers, which routers are sent too; None to count those that report."""
     in_flight: dict[str, int] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
 
 
 class SystemState:
-    """The state that the operator and routers have sent, and what follows from it.
+    """The state that the operator and routers have sent, and the answers that follow from it.
 
-    `tell` hears every change, as routers do.
+    `tell` gets each stream line with a change, as routers do.
     """
 
     def __init__(self, tell: Callable[[StreamLine], None] = lambda line: None) -> None:
@@ -72,23 +74,23 @@ class SystemState:
         self.pretence = Pretence()
         self.states: dict[PoolKey, PoolState] = {}
         self.transitions: dict[str, list[str]] = {}
-        """Per instance of any pool, the states it was reported in, without repetitions."""
+        """For each instance of any pool, the states in which it was reported, without repetitions."""
         self.events: list[PoolEvent] = []
         self.scaling_decisions: dict[str, ScalingDecisionRecord] = {}
-        """Each once, by id."""
+        """Every scaling decision once, by its id."""
         self.models: dict[PoolKey, list[TrainedModel]] = {}
-        """Models of each pool, oldest first."""
+        """The models of each pool, oldest first."""
         self.deleted: list[PoolKey] = []
         self.tables: dict[PoolKey, RoutingTable] = {}
         self.known_engines: dict[PoolKey, EngineMemory] = {}
-        """What is sent with tables, where a test says it."""
+        """The known facts of each pool's engines that are sent with its table, if a test sets them."""
         self.bindings: dict[tuple[PoolKey, str], Binding] = {}
         self.gateway_keys: tuple[GatewayKeyFacts, ...] = ()
         self.kept_sessions: tuple[KeptSession, ...] = ()
         self.reports: dict[str, Report] = {}
-        """Each report once."""
+        """Every report once, by its id."""
         self.received = 0
-        """How many reports came, counting those that came again."""
+        """The number of received reports, including repeated ones."""
         self.gone: list[RouterGone] = []
         self._facts: dict[PoolKey, MirroredFacts] = {}
         self._versions: dict[PoolKey, int] = {}
@@ -100,7 +102,9 @@ class SystemState:
     # ── what operators tell ──
 
     def take_state(self, pool: PoolKey, state: PoolState) -> PoolObservations:
-        """Raises SaidNo, InvalidInput."""
+        """Store the operator's state of a pool and return the observations for the operator. Raises SaidNo and
+        InvalidInput.
+        """
         check_state(state)
         facts = MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
         known = self.states.get(pool)
@@ -128,19 +132,19 @@ class SystemState:
         return self.observe(pool)
 
     def take_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> None:
-        """Raises SaidNo."""
+        """Store events of a pool, each once. Raises SaidNo if the pool is unknown."""
         if pool not in self.states:
             raise SaidNo(404, "not-found", f"pool {pool} is not known")
         self.events += [event for event in events if event not in self.events]
 
     def take_model(self, model: TrainedModel) -> None:
-        """Raises SaidNo."""
+        """Store a model once. Raises SaidNo if its pool is unknown."""
         models = self._models_of(model.pool)
         if all(known.id != model.id for known in models):
             models.append(model)
 
     def newest_model(self, pool: PoolKey) -> SharedModel:
-        """Raises SaidNo."""
+        """Return the pool's newest model, or an empty one. Raises SaidNo if the pool is unknown."""
         models = self._models_of(pool)
         return SharedModel(version=len(models), content=models[-1].content) if models else SharedModel()
 
@@ -150,7 +154,7 @@ class SystemState:
         return self.models.setdefault(pool, [])
 
     def delete_pool(self, pool: PoolKey) -> None:
-        """The pool, its table and its bindings are gone. Versions of its tables go on if it comes again."""
+        """Remove the pool, its table and its bindings. If the pool is created again, its table versions continue."""
         if pool in self.states:
             self._end(pool)
             del self.states[pool]
@@ -159,7 +163,9 @@ class SystemState:
         self.tell(PoolDeletedLine(pool=pool))
 
     def _end(self, pool: PoolKey) -> None:
-        """The object of this name that lived until now is no more."""
+        """Remove the table, facts and bindings of the pool's present object, and remember that this object was
+        deleted.
+        """
         self._ended.setdefault(pool, set()).add(self.states[pool].uid)
         self._facts.pop(pool, None)
         self._entry_versions.pop(pool, None)
@@ -179,7 +185,7 @@ class SystemState:
             self.set_table(replace(content, version=version))
 
     def _unbind_gone(self, pool: PoolKey, before: PoolState, after: PoolState) -> None:
-        """Routers are not told."""
+        """Clear the bindings to instances that are gone. Routers are not informed."""
         there = {item.id for item in after.instances if item.state is not InstanceState.GONE}
         gone = {item.id for item in before.instances} - there
         for key, binding in self.bindings.items():
@@ -187,7 +193,7 @@ class SystemState:
                 self.bindings[key] = replace(binding, instance=None)
 
     def observe(self, pool: PoolKey) -> PoolObservations:
-        """The observations that the operator gets."""
+        """Return the observations of the pool that the operator gets."""
         state, pretence = self.states[pool], self.pretence
         table = self.tables.get(pool)
         found = observations(
@@ -207,12 +213,14 @@ class SystemState:
         return self._pretended(found)
 
     def held_pools(self) -> HeldPools:
-        """The pools for which routers hold requests."""
+        """Return the pools for which routers hold requests."""
         held = {use.pool for report in self._live.values() for use in report.use if use.held_requests}
         return HeldPools(pools=tuple(pool for pool in self.states if pool in held))
 
     def unheard_pools(self, seconds: float) -> UnheardPools:
-        """The pools of which no state came for so long, but for those of `fairlead serve`."""
+        """Return the pools whose state was last received `seconds` ago or earlier; pools of `fairlead serve` are left
+        out.
+        """
         before = time.monotonic() - seconds
         of_clusters = (pool for pool, state in self.states.items() if engines_file(state.annotations) is None)
         return UnheardPools(pools=tuple(pool for pool in of_clusters if self._heard_at[pool] <= before))
@@ -233,7 +241,7 @@ class SystemState:
     # ── what routers tell ──
 
     def take_reports(self, reports: Sequence[Report]) -> tuple[ReportReceipt, ...]:
-        """Raises InvalidInput."""
+        """Store a router's reports and return a receipt for each. Raises InvalidInput."""
         check_envelopes(reports)
         self.received += len(reports)
         state = reports[0]
@@ -256,7 +264,9 @@ class SystemState:
         return ReportReceipt(id=report.id, duplicate=False, conflicts=tuple(lost.values()), lost=tuple(lost))
 
     def _write(self, change: BindingChange, router: str) -> Binding | None:
-        """First writer wins; the present binding for a change that lost."""
+        """Store a session's binding if the change wins; the first writer wins. Return the present binding for a change
+        that lost.
+        """
         current = self.bindings.get((change.pool, change.session))
         held = Held(instance=None, version=0, router="")
         if current is not None:
@@ -285,13 +295,15 @@ class SystemState:
         self._live.pop(gone.router, None)
 
     def stored(self, name: str) -> list[Any]:
-        """All records of one field of Report, in the order their reports came."""
+        """Return all records of a field of Report, in the order in which their reports arrived."""
         return [record for report in self.reports.values() for record in getattr(report, name)]
 
     # ── what routers hear ──
 
     def others_of(self, router: str) -> Iterator[OthersLine]:
-        """What the router is told of others, for each pool whose work it shares."""
+        """Yield the lines that report to the router the other routers' shares, one for each pool whose work it shares
+        with others.
+        """
         by_pool: dict[PoolKey, dict[str, tuple[PoolShare, float]]] = {}
         for name, report in self._live.items():
             for share in report.shares:
@@ -301,28 +313,28 @@ class SystemState:
                 yield OthersLine(share=share_of_others(router, pool, shares))
 
     def set_table(self, table: RoutingTable) -> None:
-        """Whatever the operator said, this is the pool's table from now on."""
+        """Set the pool's table from now on, regardless of the operator's states, and send it to routers."""
         self.tables[table.pool] = table
         self._versions[table.pool] = max(table.version, self._versions.get(table.pool, 0))
         self.tell(TableLine(table=table, known=self.known_engines.get(table.pool)))
 
     def set_binding(self, binding: Binding) -> None:
-        """Whatever routers said, the session lives there from now on."""
+        """Bind the session from now on, regardless of routers' reports, and send the binding to routers."""
         self.bindings[binding.pool, binding.session] = binding
         self.tell(BindingsLine(bindings=(binding,)))
 
     def set_gateway_keys(self, *keys: GatewayKeyFacts) -> None:
-        """These are the gateway's keys from now on."""
+        """Set the gateway's keys from now on."""
         self.gateway_keys = keys
         self.tell(GatewayKeysLine(keys=keys))
 
     def set_kept_sessions(self, *sessions: KeptSession) -> None:
-        """All decisions of these sessions are kept from now on."""
+        """Keep all decisions of these sessions from now on."""
         self.kept_sessions = sessions
         self.tell(KeptSessionsLine(sessions=sessions))
 
     def snapshot(self) -> Iterator[StreamLine]:
-        """The lines that a router gets first."""
+        """Yield the lines that a router gets first."""
         yield GatewayKeysLine(keys=self.gateway_keys, begins=True)
         yield KeptSessionsLine(sessions=self.kept_sessions)
         for pool in self._ended.keys() - self.tables.keys():

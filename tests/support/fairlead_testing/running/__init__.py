@@ -1,4 +1,4 @@
 """Real processes, servers, databases and browsers for tests.
 
-They must end what they start. Their danger: a port or process left behind.
+Every starter must end its processes. Their danger: a port or a process that is left behind.
 """

@@ -1,5 +1,5 @@
-"""A control API running in the test's own process and loop, with a clock to move and a client per role;
-builders for what is sent to it.
+"""A control API running in the test's own process and event loop, with a clock to move and a client for each role, and
+builders of the messages that it receives.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ SPEC: dict[str, Any] = {"model": "tiny", "replicas": 2, "engine": {"type": "simu
 
 
 class MovingClock:
-    """Wall time plus the time that a test skipped; from `stop` on, only what is skipped passes."""
+    """Wall time plus the time that a test skips. After `stop`, the clock moves only when a test skips time."""
 
     def __init__(self) -> None:
         self.skipped = timedelta()
@@ -49,7 +49,7 @@ class MovingClock:
         return (self._stopped_at or datetime.now(UTC)) + self.skipped
 
     def stop(self) -> None:
-        """For what must not depend on how fast the machine is."""
+        """Stop the clock, for tests whose result must not depend on the speed of the machine."""
         self._stopped_at = datetime.now(UTC)
 
     def skip(self, seconds: float) -> None:
@@ -58,15 +58,15 @@ class MovingClock:
 
 @dataclass(kw_only=True)
 class ApiInstance:
-    """One API process's worth, with clients by role."""
+    """A running API and its clients by role."""
 
     app: FastAPI
     base: ControlApi
     clock: MovingClock
     router: StrictSystemApi
-    """Speaks for `router`, `router-0`, `router-1`, …"""
+    """A client with the token of the routers `router`, `router-0`, `router-1`, …"""
     pool_operator: StrictSystemApi
-    """The operator process (`operator` is a person of that role)."""
+    """A client with the token of the operator process. (`operator` is a person with the role operator.)"""
 
     @property
     def viewer(self) -> ControlApi:
@@ -99,7 +99,11 @@ def settings_for(database_url: str, **changes: Any) -> Settings:
 async def running_api(
     database_url: str, *, overrides: dict[str, Any] | None = None, patience: float = 100.0, **changes: Any
 ) -> AsyncIterator[ApiInstance]:
-    """Little `patience` is for tests of a database that is busy or away; to others a slow machine must not look so."""
+    """Run an API on this database until the block ends.
+
+    `patience` multiplies its time limits for the database. Only tests of a database that is busy or away use a small
+    value. All others use a large value, so that on a slow machine the database does not count as away.
+    """
     clock = MovingClock()
     app = create_api(settings_for(database_url, **changes), clock=clock, patience=patience, **(overrides or {}))
     async with (
@@ -113,7 +117,7 @@ async def running_api(
 
 
 def system_api(app: FastAPI, role: str) -> SystemApi:
-    """The shipped client of the internal protocol, before an API of this process."""
+    """Return the shipped client of the internal protocol, connected to an API in this process."""
     return SystemApi("http://api.test", SECRETS[role], timeout_seconds=PATIENCE_SECONDS, transport=StreamingAsgiTransport(app))
 
 

@@ -15,7 +15,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 @dataclass(slots=True)
 class Authority:
-    """An authority without key usage, as some clusters have it, and certificates that it signs."""
+    """A certificate authority, and the certificates that it signs. Its own certificate has no key usage, as in some
+    clusters.
+    """
 
     folder: Path
     name: str
@@ -25,17 +27,20 @@ class Authority:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def pem(self) -> str:
-        """The authority's own certificate."""
+        """Return the authority's own certificate in PEM."""
         return _text(self._built(self.name, "", self.key, x509.BasicConstraints(ca=True, path_length=None))).decode()
 
     def written(self) -> Path:
-        """The file of `pem`."""
+        """Write `pem` to a file and return its path."""
         path = self.folder / f"{self.name}.pem"
         path.write_text(self.pem(), encoding="utf-8")
         return path
 
     def signed(self, common: str, organization: str = "", addresses: Sequence[str] = (), names: Sequence[str] = ()) -> Path:
-        """Certificate and key in one file: a client's, and a server's of these `addresses` and DNS `names`."""
+        """Return a file with a signed certificate and its key.
+
+        It is a client's certificate. With DNS `names` it is a server's too, for these names and `addresses`.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         leaf = x509.BasicConstraints(ca=False, path_length=None)
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if names else [])])
@@ -62,7 +67,7 @@ class Authority:
 
 
 def private_text(key: Any) -> bytes:
-    """A private key in PEM."""
+    """Return a private key in PEM."""
     text: bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return text
 

@@ -1,7 +1,8 @@
-"""Requests that come whether or not answers do, spread over routers as a balancer spreads them.
+"""Requests at a steady rate, whether or not earlier ones are answered, spread over routers as a load balancer spreads
+them.
 
-A request goes to the next router when the connection is refused, for then nobody has seen it; once it was sent it is
-never sent again. Every request makes a connection of its own.
+If a router refuses the connection, the request goes to the next router, because no router has seen it yet. A request
+that was sent is never sent again. Every request opens its own connection.
 """
 
 import asyncio
@@ -19,12 +20,12 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 MOST_REQUESTS = 12_000
 SESSIONS = 24
 ANSWER_TOKENS = 400
-"""So many that a router which is killed has some under way."""
+"""Output tokens of an answer: enough that a router which is killed has requests in flight."""
 
 
 @dataclass(slots=True)
 class SentRequest:
-    """One request. Times are of the monotonic clock; `problem` is empty for one that was served."""
+    """A sent request. Times are seconds of the monotonic clock. `problem` is empty if the request was served."""
 
     started_at: float
     router: str = ""
@@ -37,7 +38,7 @@ class BalancedLoad:
     """Sends a request every `pause_seconds` until it is stopped, at most MOST_REQUESTS."""
 
     urls: Mapping[str, str]
-    """URLs of the routers by name."""
+    """The URL of each router, by the router's name."""
     model: str
     pause_seconds: float = 0.2
     requests: list[SentRequest] = field(default_factory=list)
@@ -52,11 +53,11 @@ class BalancedLoad:
         return [request for request in self.requests if request.problem]
 
     def under_way(self, router: str) -> int:
-        """Requests that this router has and has not answered."""
+        """Return the number of requests that were sent to this router and have not ended."""
         return sum(1 for request in self.requests if request.router == router and request.ended_at is None)
 
     def run(self) -> None:
-        """Blocks until `end`, and then until every request has ended."""
+        """Send requests until `end` is called, then return when every request has ended."""
         asyncio.run(self._run())
 
     def end(self) -> None:
@@ -101,7 +102,7 @@ class BalancedLoad:
 
 @contextmanager
 def balanced_load(urls: Mapping[str, str], model: str) -> Iterator[BalancedLoad]:
-    """Load in a thread of its own while the block runs; at its end every request has ended."""
+    """Run a load in a thread of its own until the block ends; after the block, every request has ended."""
     load = BalancedLoad(urls, model)
     thread = threading.Thread(target=load.run, name="load")
     thread.start()

@@ -34,15 +34,17 @@ compile_templates_once()
 
 CHROMIUM = Path("/usr/bin/chromium")
 HEADLESS_CHROMIUM = Path(shutil.which("chromium-headless-shell") or CHROMIUM)
-"""The one without windows where it is installed: the same engine for half of the processor time, as each window of the
-whole one has pages of its own for its toolbar.
+"""Chromium without windows if it is installed, otherwise the full Chromium.
+
+It has the same engine, but needs half of the processor time, because the full Chromium also renders a toolbar in each
+window.
 """
 AXE = Path(__file__).parents[3] / "e2e" / "web" / "vendor" / "axe.min.js"
 CHROMIUM_ARGUMENTS = ("--no-sandbox", "--disable-gpu")
 
 
 class OpenPage(Protocol):
-    """A page in any browser: Playwright's, and that of `fairlead_testing.running.firefox`."""
+    """A page in any browser: Playwright's page or that of `fairlead_testing.running.firefox`."""
 
     def evaluate(self, expression: str, arg: Any = None) -> Any: ...
 
@@ -51,7 +53,7 @@ class OpenPage(Protocol):
 
 @dataclass(kw_only=True)
 class RunningSite:
-    """The web UI on its own port with the fake API behind it. `push` sends a live event from the test's thread."""
+    """The web UI on its own port over the fake API. `push` sends a live event; the test's thread may call it."""
 
     url: str
     fake: FakePublicApi
@@ -61,7 +63,7 @@ class RunningSite:
         self.loop.call_soon_threadsafe(self.fake.push, topic, items)
 
     def ask(self, path: str, **query: str | int) -> Any:
-        """GET of the fake API as admin, decoded."""
+        """Return the decoded answer of the fake API to a GET by an admin."""
 
         async def got() -> httpx.Response:
             async with httpx.AsyncClient(transport=httpx.ASGITransport(self.fake.app), base_url="http://api") as client:
@@ -74,7 +76,10 @@ class RunningSite:
 
 @contextmanager
 def running_site(base: str = "", clusters: bool = False) -> Iterator[RunningSite]:
-    """Serves on a free port until the block ends, below the path `base`; with `clusters`, a page shows others too."""
+    """Serve the web UI below the path `base` of a free port until the block ends.
+
+    With `clusters`, its pages also show other clusters.
+    """
     fake = FakePublicApi(World(now=datetime.now(UTC)))
     with other_clusters(fake) if clusters else nullcontext(NO_CLUSTERS) as others:
         yield from _served(fake, base, others)
@@ -106,7 +111,7 @@ def _served(fake: FakePublicApi, base: str, clusters: ClusterSettings) -> Iterat
 
 @contextmanager
 def other_clusters(fake: FakePublicApi) -> Iterator[ClusterSettings]:
-    """Settings of two other clusters, for a site that is made within the block: one is this API, one has no token."""
+    """Yield settings with two other clusters, valid until the block ends: one is this API, the other has no token."""
     names = ("frankfurt-production-of-all-customers", "tokyo")
     found = tuple(ClusterAddress(name=one, url=f"https://{one}.example.com", api=f"https://{one}.example.com") for one in names)
 
@@ -119,14 +124,14 @@ def other_clusters(fake: FakePublicApi) -> Iterator[ClusterSettings]:
 
 
 def session_cookie(url: str) -> str:
-    """The name of the session's cookie of the site at this URL."""
+    """Return the name of the session cookie of the site at this URL."""
     return web_settings(url).cookie_name(urlsplit(url).netloc)
 
 
 def signed_in(chromium: Browser, site: RunningSite, role: str = "operator", **options: object) -> BrowserContext:
-    """A browser context with a session cookie of that role.
+    """Return a browser context with the session cookie of a person of this role.
 
-    Options go to the context (viewport, java_script_enabled, …).
+    Options are passed to the context (viewport, java_script_enabled, …).
     """
     settings = {"viewport": {"width": 1280, "height": 900}, **options}
     context = chromium.new_context(**settings)  # type: ignore[arg-type]  # options vary by test
@@ -136,7 +141,7 @@ def signed_in(chromium: Browser, site: RunningSite, role: str = "operator", **op
 
 
 def sign_in(page: Page, sandbox: RunningSandbox, role: str = "admin") -> None:
-    """Signs in at a running sandbox as people do, by a link."""
+    """Sign in at a running sandbox with a login link, as people do."""
     link = sandbox.request("POST", "/v1/login-links", json={"role": role}).json()
     page.goto(sandbox.url("api") + link["path"])
     page.locator("main form button").first.click()
@@ -144,7 +149,7 @@ def sign_in(page: Page, sandbox: RunningSandbox, role: str = "admin") -> None:
 
 
 def watch_troubles(page: Page, origin: str) -> list[str]:
-    """Collects console errors, script errors and requests to other origins; the returned list grows with them."""
+    """Return a list that from now on collects console errors, script errors and requests to other origins."""
     troubles: list[str] = []
     page.on("console", lambda message: troubles.append(f"console: {message.text}") if message.type == "error" else None)
     page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))
@@ -155,9 +160,9 @@ def watch_troubles(page: Page, origin: str) -> list[str]:
 
 
 def wait_until(page: OpenPage, expression: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Polls a JavaScript expression until it is true.
+    """Poll a JavaScript expression until it is true; raises AssertionError after `seconds`.
 
-    Playwright's own wait evaluates a string inside the page, which the pages forbid.
+    Playwright's own wait evaluates a string inside the page, which the pages' content security policy forbids.
     """
     deadline = time.monotonic() + seconds
     while not page.evaluate(expression):
@@ -166,7 +171,9 @@ def wait_until(page: OpenPage, expression: str, seconds: float = PATIENCE_SECOND
 
 
 def findings(page: Page, *rules: str) -> list[str]:
-    """What axe finds, of any impact, one line each; with `rules`, only of these."""
+    """Return the violations that axe finds, of any impact, a line each; with `rules`, only violations of these
+    rules.
+    """
     page.evaluate(_axe())
     found = page.evaluate(
         """async (rules) => (await axe.run(document, {resultTypes: ['violations'], ...(rules.length && {runOnly: rules})})).violations
@@ -177,7 +184,10 @@ def findings(page: Page, *rules: str) -> list[str]:
 
 
 def findings_in_both_themes(page: Page) -> list[str]:
-    """Findings in light, and in dark those that depend on colours; the page is light afterwards."""
+    """Return all violations in the light theme, and in the dark theme the violations that depend on colours.
+
+    Afterwards the page has the light theme.
+    """
     page.emulate_media(color_scheme="light")
     found = findings(page)
     page.emulate_media(color_scheme="dark")
@@ -187,11 +197,13 @@ def findings_in_both_themes(page: Page) -> list[str]:
 
 
 CHARTS_FIT = "[...document.querySelectorAll('.uplot')].every((one) => one.offsetWidth <= Math.max(200, one.parentElement.clientWidth))"
-"""Whether all charts have the width of their place: a chart follows the window a moment later."""
+"""Whether all charts are at most as wide as their containers. A chart is resized a moment after its window."""
 
 
 def sticking_out(page: Page) -> list[str]:
-    """What of the page needs sideways scrolling on a phone, and on 1280 by 900 pixels magnified four times."""
+    """Return the parts of the page that need sideways scrolling, a line each, on a phone and on 1280 by 900 pixels at
+    400 %.
+    """
     found = []
     for width, height in ((380, 800), (320, 225)):
         page.set_viewport_size({"width": width, "height": height})
@@ -207,7 +219,7 @@ def _axe() -> str:
 
 
 def brush_heatmap(page: Page) -> None:
-    """Select the later half of the first row of the page's heatmap: a drag with the Shift key held down."""
+    """Select the right half of the first row of the page's heatmap by dragging with the Shift key held down."""
     page.wait_for_selector("[data-heatmap][data-ready]")
     box = page.locator(".heatmap-surface").bounding_box()
     assert box is not None

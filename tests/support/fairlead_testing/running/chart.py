@@ -1,4 +1,4 @@
-"""The chart, rendered by Helm, and its rights in a Kubernetes API."""
+"""The chart, rendered by Helm, and its RBAC rights in a Kubernetes API."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -20,10 +20,12 @@ from processkube.testing.serving import serving
 Render = Callable[[Document], Release]
 
 RELEASE = "test"
-"""Name of what is rendered; the chart makes `test-fairlead-…` of it."""
+"""The name of the rendered release; the chart's objects are called `test-fairlead-…`."""
 RIGHTS = "rights"
-"""That of what is rendered for its rights alone: these are applied while other tests of the same cluster render theirs,
-and Helm refuses to render what is there already.
+"""The name of a release that is rendered only for its RBAC rights.
+
+It differs from `RELEASE` because these rights are applied while other tests of the same cluster render the chart, and
+Helm refuses to render objects that exist already.
 """
 
 _RENDERER = "fairlead-tests-renderer"
@@ -31,18 +33,18 @@ _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def is_there(client: KubernetesClient, path: str) -> bool:
-    """Whether the cluster answers a GET of this path."""
+    """Return whether the cluster answers a GET of this path with success."""
     return client.session.get(client.server + path, timeout=PATIENCE_SECONDS).ok
 
 
 def remove(client: KubernetesClient, path: str) -> None:
-    """Delete an object that may be there, and wait until it is gone."""
+    """Delete an object, if it exists, and wait until it is gone."""
     client.session.delete(client.server + path, timeout=PATIENCE_SECONDS)
     eventually(lambda: not is_there(client, path), f"{path} is gone")
 
 
 def place_of(client: KubernetesClient, document: Document) -> str:
-    """Where the cluster, asked what it serves, keeps objects of this document's kind and namespace."""
+    """Return the path of the document's object, from the resources that the cluster says it serves."""
     version, kind = document["apiVersion"], document["kind"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     (found,) = (one for one in client.call("GET", root)["resources"] if one["kind"] == kind and "/" not in one["name"])
@@ -52,10 +54,12 @@ def place_of(client: KubernetesClient, document: Document) -> str:
 
 @contextmanager
 def renderer(kubeconfig: Path, folder: Path, namespace: str, release: str = RELEASE) -> Iterator[Render]:
-    """What Helm renders for values in a namespace, which is made for as long as this lasts if it is not there.
+    """Yield a function that renders the chart with Helm in a namespace. A namespace that does not exist is made for the
+    block.
 
-    Helm's library cannot only render. So this is an installation by an account that may create nothing but the Secret
-    in which Helm stores what it rendered: the first object is refused, and nothing comes to be.
+    Helm's library cannot render without installing. So this is an installation by an account that may create nothing
+    but the Secret in which Helm stores the rendered chart. The API refuses the first object, and no other object is
+    created.
     """
     client = KubernetesClient.of(str(kubeconfig))
     made: list[str] = []
@@ -96,8 +100,10 @@ def renderer(kubeconfig: Path, folder: Path, namespace: str, release: str = RELE
 
 @contextmanager
 def cluster_for_charts(folder: Path) -> Iterator[Path]:
-    """The kubeconfig of a Kubernetes API that knows the definitions of others whose objects the chart can make: the
-    sandbox's, or the cluster that the environment names, which loses again what it did not have.
+    """Yield the kubeconfig of a Kubernetes API that has the foreign CRDs for which the chart can create objects.
+
+    It is the sandbox's API, or the cluster that the environment names. Definitions that were added to that cluster are
+    removed afterwards.
     """
     if given := os.environ.get(KUBECONFIG_VARIABLE):
         with _foreign_definitions(KubernetesClient.of(given)):
@@ -131,9 +137,10 @@ def _foreign_definitions(client: KubernetesClient) -> Iterator[None]:
 
 @contextmanager
 def without_our_definitions(client: KubernetesClient) -> Iterator[None]:
-    """A cluster without Fairlead's definitions, as Helm brings them itself; afterwards it has those that were there.
+    """Remove Fairlead's CRDs from the cluster for the block, because Helm installs them. Afterwards the former ones are
+    back.
 
-    Skips where they have objects, which would go with them.
+    Skips the test if the cluster has objects of these kinds, because they would be deleted with the CRDs.
     """
     ours = [f"{DEFINITIONS}/{file.stem}" for file in sorted((ROOT / "crds").glob("*.yaml"))]
     found = [client.call("GET", path) for path in ours if is_there(client, path)]
@@ -157,7 +164,7 @@ def without_our_definitions(client: KubernetesClient) -> Iterator[None]:
 
 
 def rights_of(process: str, folder: Path, namespace: str = "default", values: Document = EXTERNAL) -> list[Document]:
-    """ServiceAccount, roles and bindings of a process, as the chart has them in a namespace."""
+    """Return ServiceAccount, roles and bindings of a process, as the chart renders them for a namespace."""
     with _own_cluster_for_charts(folder / "rendering") as kubeconfig, renderer(kubeconfig, folder, namespace, RIGHTS) as render:
         release = render(values)
     kinds = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
@@ -166,7 +173,7 @@ def rights_of(process: str, folder: Path, namespace: str = "default", values: Do
 
 
 def granted(rights: list[Document]) -> set[Right]:
-    """All rights of all roles."""
+    """Return all rights that the roles among these documents grant."""
     rules = [rule for document in rights if document["kind"] in {"Role", "ClusterRole"} for rule in document["rules"]]
     return {
         (group, resource, verb) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
@@ -175,7 +182,7 @@ def granted(rights: list[Document]) -> set[Right]:
 
 @contextmanager
 def applied_rights(client: KubernetesClient, rights: list[Document]) -> Iterator[None]:
-    """Server-side apply them to a cluster, and delete them afterwards."""
+    """Server-side apply these rights to a cluster, and delete them after the block."""
     paths = []
     for document in rights:
         metadata = document["metadata"]

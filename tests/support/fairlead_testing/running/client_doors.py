@@ -1,6 +1,6 @@
-"""Doors for real clients: a simulated engine itself, and a router before two of them.
+"""Two addresses for real clients: a simulated engine, and a router in front of two simulated engines.
 
-What holds at one must hold at the other.
+Tests expect the same behaviour at both.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ ENGINE_FLAGS = ("--model", MODEL, "--kv-cache-tokens", "8192", "--time-scale", "
 
 @dataclass(frozen=True, kw_only=True)
 class Door:
-    """An address for clients. `router` is None at an engine's own door."""
+    """An address for clients. `router` is None if the address is an engine's."""
 
     url: str
     engines: tuple[RunningEngine, ...]
@@ -25,7 +25,7 @@ class Door:
 
 @dataclass
 class Doors:
-    """Opens doors for one test; all are closed with it."""
+    """Opens doors for a test; all are closed when the test ends."""
 
     world: World
     start_engine: StartEngine

@@ -1,8 +1,8 @@
-"""Receivers of traces: one that reads OTLP with OpenTelemetry's own messages, and a collector that sends on to it.
+"""Receivers of traces: one reads OTLP with OpenTelemetry's own messages, the other is a collector that forwards to it.
 
-The collector is Rotel, which is written in Rust and shares no code with OpenTelemetry's Python exporter: a program of
-somebody else has understood what it sends on. OpenTelemetry's own collector is in no package registry of Python, npm
-or Debian.
+The collector is Rotel, which is written in Rust and shares no code with OpenTelemetry's Python exporter. So the spans
+that it forwards were understood by an independent program. OpenTelemetry's own collector is not in the package
+registries of Python, npm or Debian.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from processkube.testing.ports import free_port
 
 @dataclass
 class ReceivedSpan:
-    """A span as it came in; ids are hexadecimal digits, times nanoseconds."""
+    """A received span. Ids are hexadecimal digits, times are nanoseconds."""
 
     name: str
     kind: str
@@ -47,7 +47,7 @@ class ReceivedSpan:
 
 @dataclass
 class Receiver:
-    """An HTTP server that takes spans; `status` is what it answers."""
+    """An HTTP server that receives spans; `status` is the status of its answers."""
 
     spans: list[ReceivedSpan] = field(default_factory=list)
     requests: int = 0
@@ -71,7 +71,7 @@ class Receiver:
         return [span for span in self.spans if span.name == name]
 
     def decisions(self) -> dict[str, DecisionRecord]:
-        """The decisions that the spans tell, by id."""
+        """Return the routing decisions that the received spans describe, by id."""
         return {one.id: one for one in map(decision_of, self.named("fairlead.decision"))}
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,7 +94,7 @@ class Receiver:
 
 @asynccontextmanager
 async def receiving() -> AsyncIterator[Receiver]:
-    """A receiver at a port of its own."""
+    """Run a receiver on a free port until the block ends."""
     receiver = Receiver()
     await receiver.start()
     try:
@@ -104,7 +104,7 @@ async def receiving() -> AsyncIterator[Receiver]:
 
 
 def rotel_binary() -> Path:
-    """The program; skips the test where there is none for this Python and machine."""
+    """Return the path of Rotel; skips the test if there is no Rotel for this Python and machine."""
     found = find_spec("rotel")
     if found is None or found.origin is None:
         pytest.skip("Rotel is packaged for Python 3.11 on Linux and x86-64 only")
@@ -117,7 +117,7 @@ def rotel_binary() -> Path:
 
 @asynccontextmanager
 async def running_rotel(folder: Path, receiver: Receiver) -> AsyncIterator[str]:
-    """The URL of a collector that sends on to the receiver."""
+    """Run Rotel until the block ends and yield its URL; it forwards spans to the receiver."""
     http, grpc = free_port(), free_port()
     command: list[str | Path] = [
         rotel_binary(), "start", "--otlp-http-endpoint", f"127.0.0.1:{http}", "--otlp-grpc-endpoint", f"127.0.0.1:{grpc}",
@@ -178,7 +178,7 @@ def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
 
 
 def decision_of(span: ReceivedSpan) -> DecisionRecord:
-    """The record that a span of a decision tells, each term read by its name alone."""
+    """Return the decision record that a span describes; each field is read from the attribute with the field's name."""
     document = _document("fairlead.decision", span.attributes)
     document["pool"] = msgspec.to_builtins(PoolKey.parse(document["pool"]))
     document["weighing"] = _document("fairlead.weighing", span.attributes)

@@ -1,4 +1,4 @@
-"""The command line against the fake public API, as a person of any role."""
+"""The command line, used by a person of any role against the fake public API."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,11 +13,12 @@ from fairlead_testing.fakes.public_data.world import World
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 Command = Callable[..., tuple[int, str, str]]
-"""Runs a command with the words given, as `role`: its exit code, output and errors."""
+"""A function that runs `fairlead` with these arguments as a person of `role` and returns exit code, output and errors.
+"""
 
 
 def reaching_a_fake(monkeypatch: pytest.MonkeyPatch) -> FakePublicApi:
-    """The API, with its usual world, that commands reach from now on."""
+    """Return a fake API with its usual world, and connect all commands of this test to it."""
     api = FakePublicApi(World(now=datetime.now(UTC)))
 
     def connected(url: str | tuple[str, ...], token: str | None, **more: Any) -> ControlApi:

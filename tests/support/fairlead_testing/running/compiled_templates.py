@@ -1,4 +1,4 @@
-"""Templates that all sites of a process compile once: compiling them is most of what a test's site takes."""
+"""Compiles each template once for all sites of a process, because compiling takes most of a test site's start."""
 
 from functools import partial
 from types import CodeType
@@ -11,7 +11,7 @@ from fairlead_web.frame import rendering
 
 
 class CompiledOnce(BytecodeCache):
-    """What templates were compiled to, by their key and their text."""
+    """The compiled templates by their key and the checksum of their text."""
 
     def __init__(self) -> None:
         self._code: dict[tuple[str, str], CodeType] = {}
@@ -28,5 +28,5 @@ _OF_THIS_PROCESS = CompiledOnce()
 
 
 def compile_templates_once() -> None:
-    """From now on, each site of this process takes the templates that an earlier one compiled."""
+    """Make every later site of this process reuse the templates that an earlier site compiled."""
     patch.object(rendering, "Environment", partial(Environment, bytecode_cache=_OF_THIS_PROCESS)).start()

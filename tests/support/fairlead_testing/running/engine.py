@@ -13,7 +13,7 @@ from processkube.testing.ports import free_port
 
 @dataclass
 class RunningEngine:
-    """The process and where it listens."""
+    """The engine's process and its URL."""
 
     process: subprocess.Popen[str]
     url: str
@@ -23,7 +23,7 @@ class RunningEngine:
         return int(self.url.rsplit(":", 1)[1])
 
     def terminate(self) -> int:
-        """Ask it to end and return its exit code."""
+        """Send SIGTERM to the engine and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(PATIENCE_SECONDS)
 
@@ -33,9 +33,10 @@ StartEngine = Callable[..., RunningEngine]
 
 @contextmanager
 def engine_starter() -> Iterator[StartEngine]:
-    """A function that starts engines on free ports, serving `m` and ready at once unless its flags say
-    otherwise; all end with the block. The ports are not those of outgoing connections, so that an engine which ended
-    can be started again on its own.
+    """Yield a function that starts engines on free ports; all engines end with the block.
+
+    An engine serves the model `m` and is ready at once, unless its flags say otherwise. Its port is outside the range
+    of outgoing connections, so that an engine that ended can be started again on its port.
     """
     running: list[RunningEngine] = []
 

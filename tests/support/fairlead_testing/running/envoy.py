@@ -1,4 +1,4 @@
-"""A real Envoy in front of engines, as docs/gateway-api.md configures one. scripts/ensure-envoy.sh installs it."""
+"""A real Envoy in front of engines, configured as docs/gateway-api.md shows. scripts/ensure-envoy.sh installs Envoy."""
 
 import asyncio
 import re
@@ -24,14 +24,14 @@ _INSTALLED = ROOT / ".venv-tools" / "envoy"
 
 
 def envoy_binary() -> Path:
-    """The program; skips the test where it is not installed."""
+    """Return the path of Envoy; skips the test if Envoy is not installed."""
     if not (_INSTALLED / "installed.txt").exists():
         pytest.skip("Envoy is not installed: run scripts/ensure-envoy.sh (Linux on x86-64 only)")
     return _INSTALLED / "envoy" / "_bin" / "envoy"
 
 
 def documented_configuration() -> dict[str, Any]:
-    """The configuration that docs/gateway-api.md tells people to write."""
+    """Return the Envoy configuration from docs/gateway-api.md."""
     page = (ROOT / "docs" / "gateway-api.md").read_text(encoding="utf-8")
     (found,) = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if block.startswith("static_resources:")]
     configuration: dict[str, Any] = yaml.safe_load(found)
@@ -44,9 +44,10 @@ def _endpoint(port: int) -> dict[str, Any]:
 
 @asynccontextmanager
 async def running_envoy(folder: Path, picker_port: int, engines: Sequence[int]) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an Envoy with that configuration, but for the addresses: ports of the router's picker and of engines.
+    """Run Envoy with the documented configuration, and yield a client of it.
 
-    Without engines, its cluster sends to whatever single address the header has.
+    Only the addresses are replaced: by the port of the router's endpoint picker and by the ports of engines. Without
+    engines, Envoy sends each request to the single address in its header.
     """
     binary, port = envoy_binary(), free_port()
     configuration = documented_configuration()

@@ -1,4 +1,4 @@
-"""Addresses of all kinds of pages over the fake public API, and what it has to hold for them."""
+"""The addresses of pages of all kinds, and the objects that the fake public API needs for them."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -16,8 +16,9 @@ POLICIES = [SimulatedPolicy(policy="fairlead"), SimulatedPolicy(policy="ear", pa
 
 
 def furnish(fake: FakePublicApi, pool: str, instance: str) -> None:
-    """Makes what the addresses lead to: four plans, two simulations and a schedule of the pool, whose instances are in
-    all states of their life: two of them sleep, and one wakes.
+    """Make the objects of the addresses: four plans, two simulations and a schedule of the pool.
+
+    Its instances are in all states of their lifecycle: two of them sleep, and another wakes.
     """
     *_, waking, one, other, _, _ = INSTANCES[pool]
     fake.world.asleep, fake.world.waking = {one, other}, {waking}
@@ -32,7 +33,7 @@ def furnish(fake: FakePublicApi, pool: str, instance: str) -> None:
 
 
 def addresses(pool: str, instance: str) -> tuple[str, ...]:
-    """Every page at least once, with this pool and one of its instances."""
+    """Return the address of every kind of page at least once, for this pool and this instance of it."""
     at = pool_path(pool)
     of_sessions = (session_path(pool, HOSTILE), tree_path(pool, HOSTILE))
     of_instance = (instance_path(pool, instance) + part for part in ("", "/explanation", "/log", "/metrics"))
@@ -96,7 +97,7 @@ OF_AN_EMPTY_SYSTEM = (
     "/settings",
     "/help",
 )
-"""The pages that are there without any pool."""
+"""The addresses of pages that exist even without a pool."""
 _POOL = (
     "",
     "/heatmap?metric=ttft_p95&sort=max",

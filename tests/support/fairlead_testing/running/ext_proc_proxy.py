@@ -1,7 +1,7 @@
-"""A proxy that asks an endpoint picker as Envoy does: Envoy's own messages (xds-protos) over a real gRPC client.
+"""A proxy that asks an endpoint picker as Envoy does: with Envoy's own messages (xds-protos) over a real gRPC client.
 
 It does what `conformance/tests` of the Gateway API Inference Extension demand of a gateway: it sends the request to the
-first endpoint of the picker's list that answers, and tells the picker which one that was.
+first endpoint of the picker's list that answers, and reports that endpoint to the picker.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def request_headers(
     subset: object = None,
     modes: tuple[int, int] = (ProcessingMode.FULL_DUPLEX_STREAMED, ProcessingMode.FULL_DUPLEX_STREAMED),
 ) -> Any:
-    """The first message of a stream. `subset`: a list of endpoints, or a text of them; None = no hint."""
+    """Return the first message of a stream, which has the request's headers.
+
+    `subset` is a list of endpoints or a text with them; None = no subset hint.
+    """
     message = ProcessingRequest()
     fields = {":method": method, ":path": path, ":authority": "models.example", "content-type": "application/json", **(headers or {})}
     for name, value in fields.items():
@@ -49,14 +52,16 @@ def request_headers(
 
 
 def request_body(piece: bytes, *, ended: bool) -> Any:
-    """A piece of the client's body."""
+    """Return the message with a piece of the client's body."""
     message = ProcessingRequest()
     message.request_body.body, message.request_body.end_of_stream = piece, ended
     return message
 
 
 def response_headers(status: int, headers: Mapping[str, str], *, ended: bool = False, served: str | None = None) -> Any:
-    """The beginning of a response."""
+    """Return the message with the status and headers of an engine's response. `served` is the endpoint that gave the
+    response.
+    """
     message = ProcessingRequest()
     for name, value in {":status": str(status), **headers}.items():
         message.response_headers.headers.headers.add(key=name, raw_value=value.encode())
@@ -67,60 +72,62 @@ def response_headers(status: int, headers: Mapping[str, str], *, ended: bool = F
 
 
 def response_body(piece: bytes, *, ended: bool) -> Any:
-    """A piece of a response."""
+    """Return the message with a piece of an engine's response."""
     message = ProcessingRequest()
     message.response_body.body, message.response_body.end_of_stream = piece, ended
     return message
 
 
 def headers_of(mutation: Any) -> dict[str, str]:
-    """What a HeaderMutation sets."""
+    """Return the headers that a HeaderMutation sets."""
     return {option.header.key: option.header.raw_value.decode("latin-1") for option in mutation.set_headers}
 
 
 @dataclass
 class Seen:
-    """What a client of the proxy got, and what its picker said."""
+    """The response that a client of the proxy got, and the answers of the picker."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     endpoints: tuple[str, ...] = ()
-    """In the picker's order."""
+    """The endpoints in the picker's order."""
     tried: list[str] = field(default_factory=list)
     served: str = ""
     immediate: Any = None
-    """The ImmediateResponse, if there was one."""
+    """The picker's ImmediateResponse; None if there was none."""
     metadata: Any = None
     scores: dict[str, float] | None = None
-    """By endpoint; None where none were said."""
+    """Scores by endpoint; None if the picker sent none."""
 
 
 class Call:
-    """One stream to the picker."""
+    """A stream to the picker."""
 
     def __init__(self, call: Any) -> None:
         self.call = call
 
     async def say(self, *messages: Any) -> None:
-        """Send these."""
+        """Send these messages to the picker."""
         for message in messages:
             await self.call.write(message)
 
     async def hear(self) -> Any:
-        """The picker's next message. Raises what it ended the stream with; None when it ended well."""
+        """Return the picker's next message, or None if the picker ended the stream with success. Raises the error of
+        the stream.
+        """
         async with asyncio.timeout(PATIENCE_SECONDS):
             message = await self.call.read()
         return None if message is grpc.aio.EOF else message
 
     async def status(self) -> tuple[grpc.StatusCode, str]:
-        """How the picker ended the stream."""
+        """Return the status code and the details with which the picker ended the stream."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.call.code(), await self.call.details()
 
 
 class Proxy:
-    """Clients' requests through a picker at `target` to engines."""
+    """Sends clients' requests to engines through the picker at `target`."""
 
     def __init__(self, target: str, *, root_certificate: bytes | None = None, authority: str | None = None) -> None:
         options = [] if authority is None else [("grpc.default_authority", authority)]
@@ -140,7 +147,7 @@ class Proxy:
         await self._client.aclose()
 
     def open(self) -> Call:
-        """A stream whose messages the test says itself."""
+        """Open a stream on which the test sends all messages."""
         make: Callable[[], Any] = self.channel.stream_stream(
             PROCESS, request_serializer=ProcessingRequest.SerializeToString, response_deserializer=ProcessingResponse.FromString
         )
@@ -156,7 +163,7 @@ class Proxy:
         subset: object = None,
         tells_served: bool = True,
     ) -> Seen:
-        """A client's whole request."""
+        """Send a client's request through the picker to an engine, and return what client and proxy saw."""
         seen, stream = Seen(), self.open()
         sent = {**(headers or {})}
         await stream.say(request_headers(method, path, sent, ended=body is None, subset=subset))
@@ -173,7 +180,9 @@ class Proxy:
         return seen
 
     async def _passed(self, stream: Call, seen: Seen, *, has_body: bool) -> tuple[Any, bytes] | None:
-        """What goes on to the engine; None when the picker answered the client."""
+        """Return the message with the picker's headers and the body for the engine; None if the picker answered the
+        client.
+        """
         first = await stream.hear()
         if first.WhichOneof("response") == "immediate_response":
             seen.immediate = first.immediate_response
@@ -236,7 +245,7 @@ class Proxy:
         seen.status, seen.headers = response.status_code, headers_of(mutation)
 
         async def hear() -> None:
-            """The body as the picker passes it on, in pieces of its own."""
+            """Read the response's body from the picker, which cuts it into pieces of its own."""
             ended = False
             while not ended:
                 back = (await stream.hear()).response_body.response.body_mutation.streamed_response

@@ -1,4 +1,5 @@
-"""Debian's Firefox, driven through Marionette: Firefox's own protocol, which its Playwright driver cannot replace yet.
+"""Debian's Firefox, driven through Marionette, which is Firefox's own protocol: Playwright cannot drive this Firefox
+yet.
 
 https://firefox-source-docs.mozilla.org/testing/marionette/Protocol.html
 """
@@ -21,9 +22,11 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 
 UNPACKED = Path(__file__).parents[4] / ".venv-tools" / "firefox" / "firefox-esr"
 FIREFOX = shutil.which("firefox-esr") or (str(UNPACKED) if UNPACKED.exists() else None)
-"""The program, as scripts/ensure-firefox.sh finds or leaves it; None where there is none."""
+"""The path of Firefox, which scripts/ensure-firefox.sh finds or installs; None if there is none."""
 OLDEST = 153
-"""The oldest release that can be driven so: older ones take no language and no wish for less motion from outside."""
+"""The oldest usable release. In older releases, a driver can set neither the language nor the preference for less
+motion.
+"""
 KEYS = {
     "Shift": "\ue008",
     "Control": "\ue009",
@@ -37,7 +40,7 @@ KEYS = {
     "ArrowRight": "\ue014",
     "ArrowDown": "\ue015",
 }
-"""Names of keys, and WebDriver's letters for them."""
+"""WebDriver's character for each key, by the key's name."""
 _OVERRIDES = {
     "color_scheme": ("prefersColorSchemeOverride", "none"),
     "forced_colors": ("forcedColorsOverride", "none"),
@@ -45,7 +48,7 @@ _OVERRIDES = {
     "media": ("mediumOverride", ""),
     "language": ("languageOverride", ""),
 }
-"""What `emulate` sets: Firefox's name of it, and the value that takes it back."""
+"""For each option of `emulate`, Firefox's name of it and the value that ends the emulation."""
 _PREFERENCES = {
     "marionette.port": 0,  # any free one, which is then in the profile's MarionetteActivePort
     "remote.prefs.recommended": True,  # no updates, no first-run pages, nothing that goes out
@@ -90,12 +93,12 @@ for (const [name, pixels] of [["width", arguments[0]], ["height", arguments[1]]]
 
 
 class FirefoxError(Exception):
-    """Firefox refused a command; its own words."""
+    """Firefox refused a command; the text is Firefox's."""
 
 
 @dataclass
 class Marionette:
-    """A connection to a Firefox, on which one command is under way at a time."""
+    """A connection to a Firefox, which executes one command at a time."""
 
     connection: socket.socket
     reader: BinaryIO = field(init=False)
@@ -106,9 +109,9 @@ class Marionette:
         self._read()  # a greeting
 
     def send(self, command: str, **parameters: object) -> Any:
-        """What Firefox answers to a command.
+        """Send a command and return Firefox's answer.
 
-        Raises FirefoxError where it refuses it.
+        Raises FirefoxError if Firefox refuses the command.
         """
         self.sent += 1
         message = json.dumps([0, self.sent, command, parameters]).encode()
@@ -119,11 +122,11 @@ class Marionette:
         return result
 
     def in_page(self, script: str, *arguments: object) -> Any:
-        """What a script's function body returns in the page, awaited."""
+        """Run the body of a script function in the page, await it, and return its result."""
         return self.send("WebDriver:ExecuteScript", script=script, args=arguments, sandbox=None)["value"]
 
     def in_browser(self, script: str, *arguments: object) -> Any:
-        """What a script's function body returns in Firefox's own window, with all rights."""
+        """Run the body of a script function in Firefox's own window, with all privileges, and return its result."""
         self.send("Marionette:SetContext", value="chrome")
         try:
             return self.send("WebDriver:ExecuteScript", script=script, args=arguments, sandbox="system")["value"]
@@ -137,7 +140,7 @@ class Marionette:
 
 @dataclass
 class FirefoxPage:
-    """The page that is in front, with those of Playwright's methods that tests of it need."""
+    """The page in the foreground, with the methods of a Playwright page that the tests use."""
 
     firefox: Marionette
 
@@ -152,7 +155,7 @@ class FirefoxPage:
         return str(self.firefox.send("WebDriver:GetCurrentURL")["value"])
 
     def evaluate(self, expression: str, arg: object = None) -> Any:
-        """The value of an expression, or of the function that it is."""
+        """Return the value of an expression. If the value is a function, call it with `arg` and return its result."""
         return self.firefox.in_page(f"const found = ({expression}); return typeof found === 'function' ? found(arguments[0]) : found;", arg)
 
     def wait_for_timeout(self, timeout: float) -> None:
@@ -165,19 +168,19 @@ class FirefoxPage:
         self.firefox.send("WebDriver:ElementClick", id=self._element(selector))
 
     def fill(self, selector: str, text: str) -> None:
-        """Types over what a field has."""
+        """Replace the text of a field by typing."""
         element = self._element(selector)
         self.firefox.send("WebDriver:ElementClear", id=element)
         self.firefox.send("WebDriver:ElementSendKeys", id=element, text=text)
 
     def press(self, keys: str) -> None:
-        """Presses keys together: `Control+k`, `ArrowDown`, `x`."""
+        """Press keys together: `Control+k`, `ArrowDown`, `x`."""
         letters = [KEYS.get(one, one) for one in keys.split("+")]
         actions = [{"type": "keyDown", "value": one} for one in letters] + [{"type": "keyUp", "value": one} for one in reversed(letters)]
         self.firefox.send("WebDriver:PerformActions", actions=[{"type": "key", "id": "keyboard", "actions": actions}])
 
     def emulate(self, **wanted: str | None) -> None:
-        """Lets the page have what Firefox would take from its settings: see `_OVERRIDES`; None takes it back."""
+        """Give the page these preferences instead of Firefox's settings; see `_OVERRIDES`. None ends the emulation."""
         for name, value in wanted.items():
             known, nothing = _OVERRIDES[name]
             self.firefox.in_browser(
@@ -185,19 +188,21 @@ class FirefoxPage:
             )
 
     def pace(self, times: float) -> None:
-        """Lets intervals of the pages that are opened from now on be so many times shorter."""
+        """Divide the intervals of timers by `times` on all pages that are opened from now on."""
         self.firefox.in_browser("Services.ppmm.sharedData.set('fairlead:pace', arguments[0]); Services.ppmm.sharedData.flush();", times)
 
     def forget(self) -> None:
-        """Empties Firefox's caches, in which scripts outlive an upgrade."""
+        """Clear Firefox's caches, in which scripts would survive an upgrade."""
         self.firefox.in_browser("Services.cache2.clear(); ChromeUtils.clearResourceCache();")
 
     def print(self) -> bytes:
-        """The page as a PDF file, in base64."""
+        """Return the page as a PDF file, in base64."""
         return str(self.firefox.send("WebDriver:Print", background=False)["value"]).encode()
 
     def troubles(self) -> list[str]:
-        """What went wrong since the last look: errors of console, scripts and policy, refused requests and others'."""
+        """Return the problems since the last call: errors of console, scripts and policy, refused requests, foreign
+        requests.
+        """
         return list(self.firefox.in_browser("return window.fairleadTroubles.splice(0);"))
 
     def _element(self, selector: str) -> str:
@@ -207,7 +212,9 @@ class FirefoxPage:
 
 @contextmanager
 def running_firefox(site: RunningSite, role: str = "operator") -> Iterator[FirefoxPage]:
-    """A page of that role at the site, in a Firefox with a new profile; what goes wrong in it is collected."""
+    """Yield a page of the site, signed in with this role, in a Firefox with a new profile. The page's problems are
+    collected.
+    """
     with TemporaryDirectory(prefix="firefox", ignore_cleanup_errors=True) as profile, _started(Path(profile)) as firefox:
         firefox.in_browser(_WATCH, site.url, _IN_CONTENT)
         page = FirefoxPage(firefox)

@@ -1,4 +1,6 @@
-"""Sends cases that Schemathesis made of the OpenAPI document to an API of this process, as each role and as nobody."""
+"""Sends cases that Schemathesis derives from the OpenAPI document to an API in this process, with each role and with
+none.
+"""
 
 import asyncio
 import threading
@@ -18,22 +20,22 @@ from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 ROLES = (None, "unknown", *SECRETS)
-"""Nobody, a token that nobody knows, and every role."""
+"""No token, an unknown token, and every role."""
 
 ENDLESS = ("text/event-stream", "application/x-ndjson")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FuzzedApi:
-    """An API on Postgres with a little of everything, in a loop of its own thread."""
+    """An API on Postgres with a few objects of every kind, in an event loop of its own thread."""
 
     loop: asyncio.AbstractEventLoop
     http: httpx.AsyncClient
     ids: dict[str, str]
-    """Of what exists, by the name of a path's parameter."""
+    """Ids of existing objects, by the name of the path parameter that takes them."""
 
     def send(self, case: Any, role: str | None) -> httpx.Response:
-        """The answer to a case as a role; of an endless one only its beginning."""
+        """Send a case with the token of a role and return the answer; of an endless answer only the beginning."""
         prepared = requests.Request(**_of_requests(case)).prepare()
         headers = [(name, value) for name, value in prepared.headers.items() if name.lower() not in {"authorization", "content-length"}]
         if role is not None:
@@ -54,7 +56,7 @@ class FuzzedApi:
 
 @contextmanager
 def fuzzed_api(database_url: str) -> Iterator[FuzzedApi]:
-    """Runs it until the block ends."""
+    """Run the API until the block ends."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

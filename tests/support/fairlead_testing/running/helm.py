@@ -1,4 +1,4 @@
-"""Helm itself: version 4's library, called in this process. scripts/ensure-helm.sh installs it."""
+"""Helm itself: the library of version 4, called in this process. scripts/ensure-helm.sh installs it."""
 
 import asyncio
 import base64
@@ -26,7 +26,7 @@ Document = dict[str, Any]
 
 
 class _AsHelmReads(yaml.CSafeLoader):
-    """Helm's parser takes 1e3 for a number, which PyYAML takes for a string."""
+    """A YAML loader that reads 1e3 as a number, as Helm does; PyYAML's own loaders read it as a string."""
 
 
 _AsHelmReads.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789"))
@@ -37,12 +37,12 @@ class HelmRefused(Exception):
 
 
 def helm_is_installed() -> bool:
-    """Whether scripts/ensure-helm.sh could install it: there is none but for Linux on x86-64."""
+    """Return whether scripts/ensure-helm.sh has installed Helm's library, which exists only for Linux on x86-64."""
     return (_LIBRARY / "installed.txt").exists()
 
 
 def helm_library() -> ModuleType:
-    """The package, which is in a folder of its own; skips the test where it is not installed."""
+    """Return Helm's package from a folder of its own; skips the test if it is not installed."""
     if not helm_is_installed():
         pytest.skip("Helm's library is not installed: run scripts/ensure-helm.sh (Linux on x86-64 only)")
     if str(_LIBRARY) not in sys.path:
@@ -52,7 +52,7 @@ def helm_library() -> ModuleType:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A release as Helm stored it: what it rendered, hooks apart."""
+    """A release as Helm stored it: the rendered manifests, and the hooks separately."""
 
     status: str
     manifests: list[Document]
@@ -74,7 +74,7 @@ class Helm:
         self._client = KubernetesClient.of(str(kubeconfig))
 
     def lint(self, chart: Path = CHART) -> list[Document]:
-        """The messages, each with `Severity` (1 = information, 2 = warning, 3 = error)."""
+        """Return the messages of Helm's lint, each with `Severity` (1 = information, 2 = warning, 3 = error)."""
         found: Document = self._run("Lint", str(chart))
         return list(found["Messages"] or [])
 
@@ -103,7 +103,7 @@ class Helm:
 
 
 def stored_release(client: KubernetesClient, namespace: str, release: str, version: int) -> Release | None:
-    """What Helm keeps of a release in a Secret; None when there is none."""
+    """Return the release that Helm stored in a Secret; None if there is no such Secret."""
     path = f"{client.server}/api/v1/namespaces/{namespace}/secrets/sh.helm.release.v1.{release}.v{version}"
     answer = client.session.get(path, timeout=PATIENCE_SECONDS)
     if answer.status_code == 404:

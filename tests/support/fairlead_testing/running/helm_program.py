@@ -1,6 +1,6 @@
-"""`helm` on the command line, as far as the documents use it, by Helm's own library: the machine has no such program.
+"""A stand-in for the program `helm`, over Helm's library, with the commands that the documents use.
 
-HELM_MACHINE_VALUES are values beneath those of the command line: what the chart needs to run on one machine.
+HELM_MACHINE_VALUES has values that the chart needs to run on one machine; values of the command line override them.
 """
 
 import json
@@ -16,7 +16,7 @@ from fairlead_testing.running.helm import ROOT, Helm
 
 @click.group()
 def helm() -> None:
-    """Installs and uninstalls."""
+    """Install and uninstall releases."""
 
 
 @helm.command()
@@ -52,7 +52,7 @@ def _assign(values: dict[str, Any], assignment: str) -> None:
 
 
 def written_to(folder: Path) -> Path:
-    """A folder with the program `helm`, for PATH."""
+    """Write the program `helm` to a folder and return the folder, for PATH."""
     folder.mkdir()
     program = folder / "helm"
     program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m fairlead_testing.running.helm_program \"$@\"\n")

@@ -1,4 +1,4 @@
-"""A real OpenID provider (node's oidc-provider), and a process of API and web UI that signs people in by it.
+"""A real OpenID provider (node's oidc-provider), and a process with API and web UI in which people sign in through it.
 
 scripts/ensure-identity-provider.sh installs the provider.
 """
@@ -25,7 +25,9 @@ SECRET = "a secret: with / all + kinds & of % letters"
 
 @contextmanager
 def running_provider(redirect_uri: str, groups: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """The issuer's address. `groups` are those of each person by name; whoever is not named has none."""
+    """Run the provider and yield the issuer's address. `groups` has each person's groups; all other people have
+    none.
+    """
     port = free_port()
     command = [str(ROOT / "scripts" / "ensure-identity-provider.sh"), "--run", str(port), redirect_uri, SECRET]
     with _running(command, {"GROUPS": json.dumps(groups)}, f"http://127.0.0.1:{port}/.well-known/openid-configuration"):
@@ -34,7 +36,7 @@ def running_provider(redirect_uri: str, groups: Mapping[str, Sequence[str]]) -> 
 
 @contextmanager
 def running_host(database_url: str, port: int, environment: Mapping[str, str]) -> Iterator[str]:
-    """The address of API and web UI in one process."""
+    """Run API and web UI in one process and yield their address."""
     command = [sys.executable, "-m", "fairlead_host", "--port", str(port), "--wait-for-database", "60"]
     variables = {
         "FAIRLEAD_DATABASE_URL": database_url,
@@ -47,7 +49,7 @@ def running_host(database_url: str, port: int, environment: Mapping[str, str]) -
 
 
 def sign_in_at_provider(page: Page, name: str) -> None:
-    """What a person does on the provider's own pages: a name, any password, and leave to tell who this is."""
+    """Sign in on the provider's own pages with a name and any password, and consent to share the identity."""
     page.fill("input[name=login]", name)
     page.fill("input[name=password]", "any")
     page.get_by_role("button", name="Sign-in").click()

@@ -1,4 +1,4 @@
-"""What a page has drawn, by the pixels: how much of each line, bar, stack, point and cell there is to see."""
+"""Measures by pixels what a page has drawn: how much of each line, bar, stack, point and cell is visible."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,20 +44,22 @@ INK = """() => {
   ));
   return [...charts, ...maps, ...pictures];
 }"""
-"""Of charts that are in the colours that their legends have, within the plot, without axes (on paper with them); of
-heatmaps the cells with a colour; of small heatmaps their width, 0 of one that is missing.
+"""A script that measures the drawn figures of the page.
+
+In charts it counts the pixels in the colours of the legend, within the plot and without axes (on paper with axes). In
+heatmaps it counts coloured cells. For small heatmaps it returns the width, which is 0 if the heatmap is missing.
 """
 
 DRAWN = """[...document.querySelectorAll("[data-chart], [data-heatmap]")].every((one) => one.dataset.ready === "yes")
   && [...document.images].every((one) => one.complete)"""
 UNSAID = "[...document.querySelectorAll('[data-chart][data-live=yes] [data-plot]')].map((one) => one.setAttribute('aria-label', ''))"
 SAID = "[...document.querySelectorAll('[data-chart][data-live=yes] [data-plot]')].every((one) => one.getAttribute('aria-label'))"
-"""A chart says in words what it shows each time it was given lines."""
+"""Whether every live chart describes in words the lines that it was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ink:
-    """What is drawn of one line (or of all cells) of one figure, in pixels, or cells."""
+    """The drawn amount of a line, or of all cells, of a figure: in pixels, or in cells of a heatmap."""
 
     of: str
     line: str
@@ -65,7 +67,7 @@ class Ink:
     ink: int
     hidden: bool
     said: str
-    """The value beside it in the legend."""
+    """The value beside the line in the legend."""
 
     @property
     def name(self) -> str:
@@ -73,12 +75,14 @@ class Ink:
 
 
 def ink_of(page: OpenPage) -> list[Ink]:
-    """Of all figures that were drawn, in the order of the page."""
+    """Return the drawn amounts of all figures, in the order of the page."""
     return [Ink(**one) for one in page.evaluate(INK)]
 
 
 def lost(before: Sequence[Ink], after: Sequence[Ink], share: float = 0.5) -> list[str]:
-    """What was drawn before, and is gone, has another colour, or less than `share` of its ink; a line each."""
+    """Return the lines of `before` that in `after` are gone, have another colour, or have less than `share` of their
+    ink.
+    """
     now = {one.name: one for one in after}
     found = []
     for one in before:

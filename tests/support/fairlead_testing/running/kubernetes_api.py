@@ -8,7 +8,7 @@ from processkube.testing.clients import KubernetesClient
 
 
 def service_account_kubeconfig(admin: str | Path, namespace: str, account: str, folder: Path) -> Path:
-    """A kubeconfig by which one is this service account, with a token that its API issues for an hour."""
+    """Return a kubeconfig of this service account, with a token that the API issues for an hour."""
     document = yaml.safe_load(Path(admin).read_text(encoding="utf-8"))
     client = KubernetesClient.of(str(admin))
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"

@@ -1,4 +1,4 @@
-"""A long streamed answer that is read while a test or a benchmark does something to the engine that gives it."""
+"""A long streamed answer, read while a test or a benchmark disturbs the engine that generates it."""
 
 import json
 import threading
@@ -11,25 +11,25 @@ import httpx
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 FIRST_SECONDS = 4 * PATIENCE_SECONDS
-"""How long its first piece is waited for."""
+"""The maximum number of seconds until the answer's first piece."""
 
 
 @dataclass(slots=True)
 class LongAnswer:
-    """What its client has had of it so far."""
+    """The part of the answer that its client has received so far."""
 
     instance: str = ""
-    """Which instance began to give it."""
+    """The instance that began the answer."""
     tokens: int = 0
-    """Pieces with text."""
+    """The number of received pieces with text."""
     error: str = ""
-    """How it broke off, if it did."""
+    """The error with which the answer broke off; empty if it did not."""
     ended: bool = False
     _stops: threading.Event = field(default_factory=threading.Event)
     _begun: threading.Event = field(default_factory=threading.Event)
 
     def read(self, url: str, model: str, tokens: int) -> None:
-        """Ask for it and read it to its end, or until `stop`."""
+        """Request the answer and read it to its end, or until `stop`."""
         document = {
             "model": model,
             "stream": True,
@@ -62,7 +62,9 @@ class LongAnswer:
 
 @contextmanager
 def long_answer(url: str, model: str, tokens: int) -> Iterator[LongAnswer]:
-    """An answer of so many tokens that has begun, asked for at this router; its client leaves when the block ends."""
+    """Request an answer of this many tokens from a router, and yield it when it has begun. The client leaves with the
+    block.
+    """
     answer = LongAnswer()
     reader = threading.Thread(target=answer.read, args=(url, model, tokens), daemon=True)
     reader.start()

@@ -1,4 +1,4 @@
-"""A receiver of notices: an HTTP server that keeps what comes."""
+"""A receiver of notices: an HTTP server that keeps the requests that it gets."""
 
 import asyncio
 import json
@@ -15,12 +15,12 @@ PATH = "/T0/very-secret-path"
 
 @dataclass(kw_only=True)
 class Receiver:
-    """What came, and the status of the next answers."""
+    """The received requests, and the status of the next answers."""
 
     url: str
     status: int = 204
     free: asyncio.Event = field(default_factory=asyncio.Event)
-    """Answers wait for it."""
+    """An event for which every answer waits."""
     came: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
     @property
@@ -35,7 +35,7 @@ class Receiver:
 
 @asynccontextmanager
 async def receiving() -> AsyncIterator[Receiver]:
-    """A receiver on a free port of this machine, while the context is open."""
+    """Run a receiver on a free port of this machine while the context is open."""
     port = free_port()
     receiver = Receiver(url=f"http://127.0.0.1:{port}{PATH}")
     receiver.free.set()

@@ -1,4 +1,4 @@
-"""A stand-in for OpenCost on a port of this machine: it answers as OpenCost's `allocation_json.go` writes."""
+"""A stand-in for OpenCost on a port of this machine; its answers have the format of OpenCost's `allocation_json.go`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,9 @@ HOUR = timedelta(hours=1)
 
 
 def allocation(start: datetime, namespace: str, pod: str, cost: float | None, **labels: str) -> dict[str, Any]:
-    """A pod's allocation in the hour from `start` on, with the fields that matter and some of those that do not."""
+    """Return a pod's allocation in the hour from `start` on, with the fields that Fairlead reads and some that it does
+    not.
+    """
     properties = {"cluster": "cluster-one", "node": "node-1", "namespace": namespace, "pod": pod, "labels": labels}
     window = {"start": start.strftime("%Y-%m-%dT%H:%M:%SZ"), "end": (start + HOUR).strftime("%Y-%m-%dT%H:%M:%SZ")}
     costs = {"cpuCost": 0.1, "gpuCost": cost, "gpuHours": 1, "ramCost": 0.01, "pvs": None, "totalCost": cost, "totalEfficiency": None}
@@ -23,7 +25,9 @@ def allocation(start: datetime, namespace: str, pod: str, cost: float | None, **
 
 @dataclass(kw_only=True)
 class OpenCostStandIn:
-    """OpenCost at `url`. `costs` has what pods cost: by hour, namespace and name; `asked` has the queries."""
+    """OpenCost at `url`. `costs` has the costs of pods by hour, namespace and name; `asked` has the received
+    queries.
+    """
 
     url: str
     costs: dict[tuple[datetime, str, str], float] = field(default_factory=dict)
@@ -45,7 +49,7 @@ class OpenCostStandIn:
 
 @asynccontextmanager
 async def opencost() -> AsyncIterator[OpenCostStandIn]:
-    """The stand-in, while the context is open."""
+    """Run the stand-in while the context is open."""
     port = free_port()
     made = OpenCostStandIn(url=f"http://127.0.0.1:{port}")
     app = web.Application()

@@ -1,4 +1,4 @@
-"""The operator as a real process against a real HTTP Kubernetes API, with a pretended control API and kubelet."""
+"""The operator as a real process against a real HTTP Kubernetes API, with a fake control API and a fake kubelet."""
 
 import json
 import os
@@ -28,23 +28,26 @@ Value = TypeVar("Value")
 
 ROOT = Path(__file__).resolve().parents[4]
 KUBECONFIG_VARIABLE = "FAIRLEAD_TEST_KUBECONFIG"
-"""Names a kubeconfig of the cluster that the tests of operator, definitions, workloads and chart then use.
+"""The environment variable with the kubeconfig of a cluster for the tests of operator, definitions, workloads and
+chart.
 
-Never one that matters.
+Never name a cluster in production: these tests change and delete its objects.
 """
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
 ROLES = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepoolroles"
 STAYS_SECONDS = 0.2
-"""Between two looks at what stays as it is once it has come: each look costs the operator's cluster a request, and
-looking every 0.03 s took more of the processor than the operator.
+"""The pause between two looks at a state that lasts once it is reached.
+
+Each look costs the operator's cluster a request. Looks every 0.03 s took more processor time than the operator.
 """
 
 
 def eventually(look: Callable[[], Value | None], wish: str, seconds: float = PATIENCE_SECONDS, pause: float = 0.03) -> Value:
-    """The first truthy value `look` gives; an AssertionError saying the wish when it does not come.
+    """Return the first truthy value of `look`. Raises AssertionError with the wish if there is none within `seconds`.
 
-    The `pause` between two looks is short enough to see what passes; what stays can be looked at less often.
+    The default `pause` between two looks is short enough to see passing states; a lasting state can be looked at less
+    often.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -66,7 +69,7 @@ def install_definitions(client: KubernetesClient) -> None:
 
 
 def remove_ours(client: KubernetesClient) -> None:
-    """Delete every pool and role of the namespace, whoever waits for it: the next tests use the same names."""
+    """Delete every pool and role of the namespace, even with finalizers, because the next tests use the same names."""
     for kind in (POOLS, ROLES):
         for item in client.call("GET", kind)["items"]:
             path = f"{kind}/{item['metadata']['name']}"
@@ -75,7 +78,10 @@ def remove_ours(client: KubernetesClient) -> None:
 
 
 def skip_where_kubelets_run(client: KubernetesClient) -> None:
-    """Skip where a node is ready; one whose kubelet is gone, as a sandbox that joined the cluster leaves it, is not."""
+    """Skip the test if a node is Ready.
+
+    A node that a sandbox left in the cluster does not count, because it has no kubelet and so is not Ready.
+    """
     nodes = [
         node["metadata"]["name"]
         for node in client.call("GET", "/api/v1/nodes")["items"]
@@ -87,9 +93,7 @@ def skip_where_kubelets_run(client: KubernetesClient) -> None:
 
 @contextmanager
 def running_kubernetes_api(folder: Path) -> Iterator[str]:
-    """A Kubernetes API with our CRDs; yields the path of a kubeconfig: the one named by the
-    environment, or the sandbox's.
-    """
+    """Yield the kubeconfig of a Kubernetes API with our CRDs: the one that the environment names, or the sandbox's."""
     given = os.environ.get(KUBECONFIG_VARIABLE)
     if given:
         client = KubernetesClient.of(given)
@@ -124,7 +128,7 @@ def running_kubernetes_api(folder: Path) -> Iterator[str]:
 
 
 def health(port: int, path: str) -> tuple[int, dict[str, str]] | None:
-    """Status and document; None while nobody listens."""
+    """Return status and document of a health endpoint; None if no process listens on the port."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_SECONDS) as answer:
             return answer.status, json.load(answer)
@@ -145,15 +149,17 @@ main(prog_name="python -m fairlead_operator.main")
 
 @dataclass(slots=True)
 class OperatorProcess:
-    """The operator's process, started and killed as a test needs."""
+    """The operator's process, which a test can start and kill."""
 
     kubeconfig: str
     api_url: str
     log: Path
     settings: dict[str, str] = field(default_factory=dict)
-    """Environment variables besides."""
+    """Additional environment variables."""
     finalizing_drain: float | None = None
-    """Longest drain of a deleted pool, for tests that must look at it meanwhile: no setting changes the usual 15 s."""
+    """The longest drain of a deleted pool in seconds, for tests that observe it; None for the usual 15 s. No setting
+    changes it.
+    """
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -172,19 +178,21 @@ class OperatorProcess:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
     def kill(self) -> None:
-        """kill -9."""
+        """End the process with SIGKILL."""
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait(timeout=PATIENCE_SECONDS)
 
     def drain_patiently(self) -> None:
-        """Start it again, as one for which the drain of a deleted pool does not end before its requests do."""
+        """Restart the operator with so long a drain for deleted pools that it ends only when their requests have
+        ended.
+        """
         self.kill()
         self.finalizing_drain = PATIENCE_SECONDS
         self.start()
 
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM and return the exit code."""
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(timeout=PATIENCE_SECONDS)
@@ -201,19 +209,19 @@ class Stage:
     made: list[str] = field(default_factory=list)
 
     def told_state(self, pool: str) -> PoolState | None:
-        """The newest state of `namespace/name` that the operator told."""
+        """Return the newest state of `namespace/name` that the operator reported; None if it reported none."""
         return self.api.state.states.get(PoolKey.parse(pool))
 
     def told_reasons(self) -> list[str]:
-        """Reasons of all events told so far, in order."""
+        """Return the reasons of all events that the operator reported, in order."""
         return [event.reason for event in self.api.state.events]
 
     def told_transitions(self, instance: str) -> list[str]:
-        """States an instance was told to be in, in order, without repetitions."""
+        """Return the states in which the operator reported an instance, in order, without repetitions."""
         return list(self.api.state.transitions.get(instance, ()))
 
     def apply(self, name: str, **spec: Any) -> dict[str, Any]:
-        """Create a small pool; `spec` overrides."""
+        """Create a pool of two replicas; `spec` overrides its fields."""
         body = {
             "apiVersion": "fairlead.dev/v1alpha1",
             "kind": "InferencePool",
@@ -248,7 +256,7 @@ class Stage:
         return {pod["metadata"]["name"] for pod in self.pods(name)}
 
     def marked(self, name: str) -> set[str]:
-        """Pods with the drain mark."""
+        """Return the names of the pool's pods that have the drain annotation."""
         return {
             pod["metadata"]["name"] for pod in self.pods(name) if "fairlead.dev/draining-since" in pod["metadata"].get("annotations", {})
         }
@@ -258,7 +266,7 @@ class Stage:
         return {item["reason"] for item in items if item["involvedObject"]["name"] == name}
 
     def settle(self, name: str, replicas: int) -> None:
-        """Wait until exactly so many instances are there and serve, and the status says so."""
+        """Wait until the pool has exactly this many instances, all of them serve, and its status says so."""
         eventually(lambda: self._is_settled(name, replicas), f"{name} settles at {replicas} instances", pause=STAYS_SECONDS)
 
     def _is_settled(self, name: str, replicas: int) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers that one page says twice: read at one instant, compared, and watched over time."""
+"""Checks numbers that a page shows twice: they are read at the same instant, compared, and watched over time."""
 
 import time
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from playwright.sync_api import Page
 
 LONGEST_SECONDS = 2.0
-"""How long two numbers of one page may disagree."""
+"""The longest time for which two numbers of a page may contradict each other."""
 
 _COMPARED = """() => {
   const found = { compared: 0, disagree: [], shows: "" };
@@ -112,18 +112,18 @@ _COMPARED = """() => {
 
 @dataclass(kw_only=True)
 class Watch:
-    """What the pages of some tabs said: since when they contradict themselves, and all that they showed."""
+    """Watches the pages of some tabs: since when they contradict themselves, and everything that they showed."""
 
     tabs: Mapping[str, Page]
     since: dict[str, float] = field(default_factory=dict)
     lasting: dict[str, float] = field(default_factory=dict)
-    """Contradictions that lasted longer than allowed, and how long they were seen."""
+    """The contradictions that lasted longer than `LONGEST_SECONDS`, with the seconds for which they were seen."""
     compared: dict[str, int] = field(default_factory=dict)
     shown: dict[str, set[str]] = field(default_factory=dict)
     reads: int = 0
 
     def read(self) -> None:
-        """Reads every tab once, each at one instant."""
+        """Read every tab once; all numbers of a tab are read at the same instant."""
         now: set[str] = set()
         for name, tab in self.tabs.items():
             found = tab.evaluate(_COMPARED)

@@ -1,4 +1,4 @@
-"""A client's network for tests with real API processes: an answer that says to come back later is asked for again."""
+"""An HTTP transport for tests with real API processes: it repeats a request whose answer says to try again later."""
 
 import asyncio
 
@@ -8,7 +8,10 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 class PatientTransport(httpx.AsyncBaseTransport):
-    """On a busy machine a process may take its database for away for a moment, and answers 503 with Retry-After."""
+    """Repeats requests that are answered 503 with Retry-After.
+
+    On a busy machine, an API process may believe for a moment that its database is away, and then gives this answer.
+    """
 
     def __init__(self) -> None:
         self._inner = httpx.AsyncHTTPTransport(trust_env=False, verify=False)

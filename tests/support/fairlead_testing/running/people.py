@@ -1,4 +1,4 @@
-"""Somebody who does a job at a page without a mouse. What is activated is counted."""
+"""A person who works at a page without a mouse. The presses of keys are counted."""
 
 import time
 from contextlib import suppress
@@ -10,10 +10,10 @@ from playwright.sync_api import Locator, Page
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 LONGEST_WAY = 400
-"""Most presses of Tab from the start of a page, or of its content, to anything on it."""
+"""The maximum number of presses of Tab from the start of a page, or of its content, to anything on the page."""
 
 _ANSWERED_MS = 20_000
-"""How long an answer to what was pressed is waited for before it is pressed again."""
+"""The milliseconds for which the person waits for the page's answer before pressing the key again."""
 
 _BETWEEN = """(target) => {
   const now = document.activeElement, after = Node.DOCUMENT_POSITION_FOLLOWING;
@@ -21,7 +21,10 @@ _BETWEEN = """(target) => {
     one.tabIndex >= 0 && !one.disabled && one.checkVisibility({ visibilityProperty: true })
     && now.compareDocumentPosition(one) & after && one.compareDocumentPosition(target) & after).length;
 }"""
-"""About how many presses of Tab are sure not to go past the target."""
+"""A script that counts the focusable elements between the focus and the target.
+
+This many presses of Tab do not pass the target.
+"""
 
 FOCUS_SEEN = """() => {
   const one = document.activeElement, box = one.getBoundingClientRect(), style = getComputedStyle(one);
@@ -29,13 +32,15 @@ FOCUS_SEEN = """() => {
   const ring = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0 || style.boxShadow !== "none";
   return one !== document.body && ring && box.height > 0 && (one.contains(at) || Boolean(at?.contains(one)));
 }"""
-"""Whether the focus is seen, and what has it is not covered."""
+"""Whether the focused element has a visible focus ring and is not covered."""
 
 
 def come_to(page: Page, wanted: Locator, pressed: Locator | None = None) -> None:
-    """Waits for what a link or a sent form leads to; asks again, by what the page offers, while the system is too busy.
-    `pressed` is what was pressed, which has to be pressed again where the form is out of sight. Raises AssertionError
-    with what the page says when it refuses.
+    """Wait for the page to which a link or a sent form leads. While the system is too busy, retry with the page's own
+    controls.
+
+    `pressed` is the control that was pressed; it is pressed again if its form is out of sight. Raises AssertionError
+    with the page's message if the page refuses.
     """
     refusals = "main :is(.field-problem, .notice.bad:not(#away), .error-body)"
     again = page.get_by_role("button", name="Send it again").or_(page.get_by_role("link", name="Try again"))
@@ -59,7 +64,7 @@ def come_to(page: Page, wanted: Locator, pressed: Locator | None = None) -> None
 
 
 def until_at(page: Page, part: str) -> None:
-    """Waits for a page with `part` in its address, also where one navigation takes the place of another."""
+    """Wait for a page with `part` in its address, even if another navigation interrupts the first one."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while part not in page.url:
         assert time.monotonic() < deadline, page.url
@@ -69,8 +74,9 @@ def until_at(page: Page, part: str) -> None:
 
 @dataclass
 class Person:
-    """Goes by Tab, by arrow keys within a list of links, by the link that skips to the content where that is shorter,
-    and sees where the focus is.
+    """Moves by Tab, by arrow keys within a list of links, and by the skip link to the content if that way is shorter.
+
+    It checks that the focus is visible.
     """
 
     page: Page

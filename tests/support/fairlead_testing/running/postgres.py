@@ -1,13 +1,13 @@
-"""One real Postgres per test session, shared by all xdist workers, with one fresh database per test copied
-from a migrated template.
+"""One real Postgres per test session, shared by all xdist workers. Each test gets a fresh database, copied from a
+migrated template.
 
-Uses FAIRLEAD_TEST_DATABASE_URL if set (a superuser URL of a throw-away server), else a server as the sandbox runs it
-(`fairlead_sandbox.postgres`), with settings of its own. A guard process owns the server: every worker holds a shared
-lock on a file, and when the kernel has released the last one, even after a kill, the guard stops the server and removes
+Uses FAIRLEAD_TEST_DATABASE_URL if set (a superuser URL of a throw-away server), otherwise a server as the sandbox runs
+it (`fairlead_sandbox.postgres`), with settings of its own. A guard process owns the server. Every worker holds a shared
+lock on a file. When the kernel has released the last lock, even after a kill, the guard stops the server and removes
 its folder.
 
-The server lives in memory where the machine has room: creating a database writes all of it, and on a disk that is busy
-with other things the writers, and whoever connects meanwhile, waited for seconds.
+The server's data is in memory if the machine has room. Creating a database writes all of the template, and on a disk
+that is busy with other work, these writes and new connections waited for seconds.
 """
 
 import fcntl
@@ -48,9 +48,9 @@ TEMPLATE = "fairlead_template"
 
 
 class PostgresProcess:
-    """One server over a data folder of its own, to start, stop and kill.
+    """A server over its own data folder, which a test can start, stop and kill.
 
-    Its socket lies in `folder` (keep that path short).
+    Its socket lies in `folder`, whose path must be short because the path of a socket is limited.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str] = FAST) -> None:
@@ -64,17 +64,17 @@ class PostgresProcess:
 
     @property
     def server(self) -> PostgresServer:
-        """How it is run on this machine."""
+        """The server's commands and settings on this machine."""
         return embedded_server(data=self.folder / "data", socket_directory=self.folder, settings=self._settings)
 
     @property
     def pid(self) -> int:
-        """Of the postmaster."""
+        """The pid of the postmaster."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> None:
-        """Makes the data folder if needed, starts, and returns once connections are taken."""
+        """Make the data folder if needed, start the server, and return when it accepts connections."""
         server = self.server
         server.prepare()
         with (self.folder / "log").open("ab") as log:
@@ -90,14 +90,14 @@ class PostgresProcess:
                 time.sleep(0.05)
 
     def stop(self) -> None:
-        """Fast shutdown; returns when the process has ended."""
+        """Stop the server with a fast shutdown, and return when the process has ended."""
         if self._process is not None:
             self._process.send_signal(2)
             self._process.wait(60)
             self._process = None
 
     def kill(self) -> None:
-        """Crash: SIGKILL to the postmaster and all its children; the next start recovers from the log."""
+        """Kill the postmaster and all its children with SIGKILL; the next start recovers from the write-ahead log."""
         if self._process is not None:
             alive = (identity_of(pid) for pid in self._pids())
             end_processes([one for one in alive if one is not None], grace_seconds=60, first_signal=signal.SIGKILL)
@@ -105,22 +105,26 @@ class PostgresProcess:
             self._process = None
 
     def freeze(self) -> None:
-        """Stops the postmaster and all its children where they are: connections stay open and nobody answers."""
+        """Suspend the postmaster and all its children: connections stay open, but get no answer."""
         for pid in self._pids():
             os.kill(pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Lets them go on."""
+        """Resume the suspended processes."""
         for pid in self._pids():
             os.kill(pid, signal.SIGCONT)
 
     def _pids(self) -> list[int]:
-        """The postmaster first, so that it starts no further child meanwhile."""
+        """Return the pid of the postmaster and those of its children; the postmaster is first, so that it starts no
+        further child.
+        """
         return [self.pid, *(int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())]
 
 
 def place_of_servers() -> Path:
-    """Where servers of tests keep their data: in memory if there is plenty, else where temporary files go."""
+    """Return the folder for the data of test servers: in memory if there is enough room, otherwise the temporary
+    folder.
+    """
     in_memory = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= NEEDED_BYTES
     return MEMORY if in_memory else Path(tempfile.gettempdir())
 
@@ -130,19 +134,21 @@ def server_url(folder: Path) -> str:
 
 
 def plain(url: str) -> str:
-    """The URL as libpq reads it."""
+    """Return the URL in the form that libpq reads."""
     return url.replace("postgresql+psycopg://", "postgresql://", 1)
 
 
 def with_database(url: str, name: str) -> str:
-    """The same server, another database."""
+    """Return the URL of another database on the same server."""
     head, _, query = url.partition("?")
     return f"{head.rsplit('/', 1)[0]}/{name}" + (f"?{query}" if query else "")
 
 
 @contextmanager
 def shared_server() -> Iterator[str]:
-    """URL of this test session's server with a migrated template; the first worker to come starts it."""
+    """Yield the URL of this test session's server with a migrated template. The first worker that needs the server
+    starts it.
+    """
     given = os.environ.get("FAIRLEAD_TEST_DATABASE_URL")
     if given:
         _ensure_template(given)
@@ -201,7 +207,7 @@ def template_name(revision: str) -> str:
 
 @contextmanager
 def fresh_database(url: str, *, template: bool = True) -> Iterator[str]:
-    """URL of a new database on the server: migrated, or empty with `template=False`. Dropped at the end."""
+    """Yield the URL of a new database, which is migrated, or empty with `template=False`. It is dropped afterwards."""
     from fairlead_api.infra.upgrading import heads
 
     name = f"test_{uuid.uuid4().hex[:16]}"

@@ -1,4 +1,4 @@
-"""Every program of Fairlead: the commands below `fairlead`, and what `python -m` runs."""
+"""Every program of Fairlead: the subcommands of `fairlead`, and the modules that `python -m` runs."""
 
 from collections.abc import Iterator
 
@@ -19,11 +19,11 @@ MODULES: dict[str, click.Command] = {
     "python -m fairlead_serve.source_process": source_process.main,
     "python -m fairlead_web.main": web.main,
 }
-"""Programs that are no command of `fairlead`."""
+"""The programs that are not subcommands of `fairlead`."""
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, with what is written to run it; groups are left out."""
+    """Yield every command with the words that run it; groups of commands are left out."""
     waiting = [(f"fairlead {name}", found.load()) for name, found in SUBCOMMANDS.items()] + list(MODULES.items())
     while waiting:
         path, command = waiting.pop()

@@ -1,5 +1,5 @@
-"""Two doors of the public API for one suite: the real API on Postgres with a little history, and the fake that
-the web UI is tested with.
+"""Two APIs for the same test cases: the real public API on Postgres with a short history, and the fake with which the
+web UI is tested.
 """
 
 import json
@@ -33,7 +33,7 @@ PRICED = {**SPEC, "cost": {"currency": "EUR", "perInstanceHour": "2.50"}}
 
 @dataclass(kw_only=True)
 class Heard(httpx.AsyncBaseTransport):
-    """Passes requests on and keeps the last JSON document that came back."""
+    """A transport that forwards requests and keeps the last JSON document that was answered."""
 
     inner: httpx.AsyncBaseTransport
     document: Any = None
@@ -51,7 +51,7 @@ class Heard(httpx.AsyncBaseTransport):
 
 @dataclass(frozen=True, kw_only=True)
 class Door:
-    """One API behind its shipped client. `replicas` is how many `pool` has now."""
+    """An API behind its shipped client. `replicas` is the present number of replicas of `pool`."""
 
     name: str
     heard: Heard
@@ -78,7 +78,7 @@ class Door:
 
 @asynccontextmanager
 async def fake_door() -> AsyncIterator[Door]:
-    """The fake over its usual world."""
+    """Yield the fake API over its usual world."""
     world = World(now=datetime.now(UTC))
     heard = Heard(inner=StreamingAsgiTransport(FakePublicApi(world).app))
     tokens = {role: f"{role}-token" for role in (AccessRole.VIEWER, AccessRole.OPERATOR, AccessRole.ADMIN)}
@@ -88,7 +88,7 @@ async def fake_door() -> AsyncIterator[Door]:
 
 @asynccontextmanager
 async def real_door(database_url: str) -> AsyncIterator[Door]:
-    """The API on Postgres: a pool with two instances, a session that moved, a re-route, decisions, refusals and
+    """Yield the API on Postgres with a pool of two instances, a session that moved, a re-route, decisions, refusals and
     load.
     """
     cluster = FakeClusterGateway()

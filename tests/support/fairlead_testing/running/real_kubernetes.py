@@ -1,7 +1,7 @@
 """Kubernetes itself on this machine: etcd, kube-apiserver and kube-controller-manager, without a node.
 
-`python -m fairlead_testing.running.real_kubernetes COMMAND…` runs a command with `FAIRLEAD_TEST_KUBECONFIG` and
-`PROCESSKUBE_TEST_KUBECONFIG` of such a cluster, which ends with it.
+`python -m fairlead_testing.running.real_kubernetes COMMAND…` starts a cluster, runs a command with the cluster's
+kubeconfig in `FAIRLEAD_TEST_KUBECONFIG` and `PROCESSKUBE_TEST_KUBECONFIG`, and ends the cluster.
 """
 
 import os
@@ -26,14 +26,14 @@ from processkube.testing.clients import KubernetesClient
 from processkube.testing.ports import free_port
 
 BINARIES_VARIABLE = "FAIRLEAD_TEST_KUBE_BINARIES"
-"""Names a folder with the three programs: docs/development.md says how to make them."""
+"""The environment variable with the folder of the three programs; docs/development.md says how to build them."""
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 FRONT_PROXY = "front-proxy-client"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealKubernetes:
-    """A running cluster without nodes. `address` is this machine's, for what plays a pod."""
+    """A running cluster without nodes. `address` is this machine's address, for processes that stand in for pods."""
 
     kubeconfig: Path
     address: str
@@ -45,7 +45,7 @@ class RealKubernetes:
 
 
 def binaries() -> Path:
-    """The folder of the programs; skips where the environment names none."""
+    """Return the folder of the programs; skips the test if the environment names none."""
     given = os.environ.get(BINARIES_VARIABLE)
     if not given:
         pytest.skip("needs programs of Kubernetes: make test-kubernetes BINARIES=<folder>, docs/development.md")
@@ -56,7 +56,7 @@ def binaries() -> Path:
 
 @contextmanager
 def running_real_kubernetes(folder: Path) -> Iterator[RealKubernetes]:
-    """Start the three, wait until all answer, and end them."""
+    """Start the three programs, wait until all of them answer, and end them after the block."""
     programs, port = binaries(), free_port()
     store, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     keys = _Keys(folder, Authority(folder / "ca", "kubernetes"), Authority(folder / "proxy", "front-proxy"))
@@ -75,7 +75,9 @@ def running_real_kubernetes(folder: Path) -> Iterator[RealKubernetes]:
 
 
 def address_of_this_machine() -> str:
-    """An address that is not loopback, which no endpoint may have; skips where there is none."""
+    """Return an address of this machine other than loopback, which endpoints may not have; skips the test if there is
+    none.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing
@@ -113,7 +115,7 @@ class _Keys:
         return path
 
     def accounts(self) -> tuple[Path, Path]:
-        """Private and public key of service accounts' tokens."""
+        """Return the files with the private and public key for tokens of service accounts."""
         private, public = self.folder / "accounts.key", self.folder / "accounts.pub"
         if not private.exists():
             key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -188,7 +190,7 @@ def _process(folder: Path, command: Sequence[str]) -> Iterator[None]:
 
 
 def main() -> int:
-    """Run a command beside a cluster; its exit code."""
+    """Run a command beside a cluster and return its exit code."""
     with tempfile.TemporaryDirectory(prefix="fairlead-kubernetes-") as folder, running_real_kubernetes(Path(folder)) as cluster:
         variables = dict.fromkeys((KUBECONFIG_VARIABLE, "PROCESSKUBE_TEST_KUBECONFIG"), str(cluster.kubeconfig))
         return subprocess.run(sys.argv[1:], env={**os.environ, **variables}, check=False).returncode

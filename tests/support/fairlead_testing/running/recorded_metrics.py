@@ -1,4 +1,4 @@
-"""The control API as a process that writes down what is asked at its port for external metrics, and the answers.
+"""The control API as a process that records the requests at its port for external metrics, and their answers.
 
 `python -m fairlead_testing.running.recorded_metrics FILE …` takes the options of `fairlead_api.main` after the file.
 """
@@ -15,7 +15,7 @@ from fairlead_api.main import main
 
 
 def exchange(scope: Scope, answer: Answer) -> Mapping[str, Any]:
-    """A request and its answer, as JSON."""
+    """Return a request and its answer as a JSON object."""
     return {
         "method": scope["method"],
         "path": scope["path"],
@@ -28,7 +28,7 @@ def exchange(scope: Scope, answer: Answer) -> Mapping[str, Any]:
 
 
 def exchanges(file: Path) -> list[Mapping[str, Any]]:
-    """What was asked so far, with its answers."""
+    """Return the recorded requests with their answers."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
@@ -40,11 +40,13 @@ OF_THE_RUN = {
     "x-remote-uid": "0",
     "x-remote-extra-authentication.kubernetes.io%2fcredential-id": "JTI=0",
 }
-"""Headers that are new in each run, and what stands for them in a fixture."""
+"""The headers whose values differ in each run, with the values that replace them in a fixture."""
 
 
 def as_fixture(recorded: Iterable[Mapping[str, Any]]) -> str:
-    """Each kind of exchange once, in the order in which it came, without what is new in each run."""
+    """Return the fixture's text: each kind of exchange once, in order of arrival, without values that differ in each
+    run.
+    """
     stable = [{**one, "headers": [[name, OF_THE_RUN.get(name, value)] for name, value in one["headers"]]} for one in recorded]
     first = {json.dumps({**one, "answer": without_times(one["answer"])}): one for one in reversed(stable)}
     kept = [one for one in stable if any(one is same for same in first.values())]
@@ -52,14 +54,14 @@ def as_fixture(recorded: Iterable[Mapping[str, Any]]) -> str:
 
 
 def without_times(document: Any) -> Any:
-    """A document without its timestamps."""
+    """Return a document without its timestamps."""
     if isinstance(document, dict):
         return {name: without_times(value) for name, value in document.items() if name != "timestamp"}
     return [without_times(one) for one in document] if isinstance(document, list) else document
 
 
 def record(file: Path) -> None:
-    """From now on the port writes each request with its answer as a line of the file."""
+    """Make the port append each request with its answer to the file, as a line of JSON."""
     answered = ExternalMetrics._answer
 
     async def recorded(port: ExternalMetrics, scope: Scope) -> Answer:

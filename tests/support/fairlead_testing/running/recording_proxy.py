@@ -1,6 +1,7 @@
-"""A proxy before a Kubernetes API that records the right each request needs, and answers some with faults.
+"""A proxy in front of a Kubernetes API. It records the RBAC right that each request needs, and answers some with
+faults.
 
-It can be started late: until then its port refuses.
+It can be started late; until then its port refuses connections.
 """
 
 import asyncio
@@ -21,13 +22,13 @@ from processkube.testing.clients import KubernetesClient
 from processkube.testing.ports import free_port
 
 Right = tuple[str, str, str]
-"""API group, resource (with its subresource), verb."""
+"""API group, resource (with its subresource) and verb."""
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 def right_of(method: str, path: str, *, watches: bool) -> Right | None:
-    """What RBAC would ask for; None for discovery, which everybody may read."""
+    """Return the right that RBAC demands for a request; None for discovery, which everybody may read."""
     parts = [part for part in path.split("/") if part]
     if not parts or parts[0] not in {"api", "apis"}:
         return None
@@ -44,7 +45,7 @@ def right_of(method: str, path: str, *, watches: bool) -> Right | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request, for those who choose faults; `number` counts all of them."""
+    """A request as the function that chooses faults sees it; `number` counts all requests."""
 
     method: str
     path: str
@@ -54,27 +55,29 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What becomes of a request: refused with a `status`, or answered and then cut, slowed down or replaced."""
+    """The fault of a request: it is refused with a `status`, or its answer is cut, slowed down or replaced."""
 
     status: int | None = None
     reason: str = "Injected"
     retry_after: int | None = None
     cut_after: int | None = None
-    """Bytes of the answer after which the connection is reset; the request has had its effect."""
+    """The number of bytes of the answer after which the connection is reset, though the request took effect; None for
+    no reset.
+    """
     slowly: bool = False
-    """The answer arrives in pieces of 100 bytes with pauses."""
+    """Whether the answer is sent in pieces of 100 bytes with pauses."""
     instead: bytes | None = None
-    """The answer, with status 200."""
+    """A body that is sent with status 200 instead of the answer; None to send the answer."""
 
     def refusal(self, request: web.Request) -> web.Response:
-        """The answer of an API server that refuses."""
+        """Return the answer of an API server that refuses the request."""
         message = f"injected: {request.method} {request.path}"
         status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": self.reason, "code": self.status, "message": message}
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         return web.json_response(status, status=self.status or 200, headers=headers)
 
     async def pieces(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The answer as it goes on its way."""
+        """Yield the pieces of the answer as they are sent."""
         sent = 0
         async for chunk in chunks:
             for start in range(0, len(chunk), 100 if self.slowly else len(chunk)):
@@ -93,32 +96,34 @@ NO_FAULT = Fault()
 
 @dataclass(slots=True)
 class RecordingProxy:
-    """`kubeconfig` leads to it. `asked` are the rights needed so far; those `denied` are refused, as RBAC does."""
+    """A proxy to which `kubeconfig` leads. `asked` are the rights needed so far. It refuses the rights in `denied`, as
+    RBAC does.
+    """
 
     target: KubernetesClient
     kubeconfig: Path
     port: int
     asked: set[Right] = field(default_factory=set)
     requests: int = 0
-    """All of them so far, discovery too."""
+    """The number of requests so far, including discovery."""
     denied: set[Right] = field(default_factory=set)
     fault: Callable[[Asked], Fault] = lambda asked: NO_FAULT
     answered: list[Asked] = field(default_factory=list)
-    """Requests with a fault."""
+    """The requests that were answered with a fault."""
     created: Counter[str] = field(default_factory=Counter)
-    """Objects that the API made, by the path of their list, whatever became of its answer."""
+    """The number of objects that the API created, by the path of their list, even if the answer was lost."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Answer from now on."""
+        """Accept requests from now on."""
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
         self._thread.start()
         assert started.wait(PATIENCE_SECONDS)
 
     def stop(self) -> None:
-        """Refuse again."""
+        """Refuse connections again."""
         if self._thread is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(10)
@@ -195,7 +200,7 @@ _SESSION = web.AppKey("session", aiohttp.ClientSession)
 
 @contextmanager
 def recording_proxy(target: KubernetesClient, folder: Path) -> Iterator[RecordingProxy]:
-    """A recording proxy that is not started yet."""
+    """Yield a recording proxy that is not started yet."""
     port = free_port()
     document = {
         "apiVersion": "v1",

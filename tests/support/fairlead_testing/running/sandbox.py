@@ -38,7 +38,9 @@ Value = TypeVar("Value")
 
 
 def until(seen: Callable[[], Value | None], what: str, seconds: float = PATIENCE_SECONDS, pause: float = 0.2) -> Value:
-    """Ask every `pause` seconds until the answer is true; fails the test with the last answer after `seconds`."""
+    """Call `seen` every `pause` seconds and return its first truthy value; fails the test after `seconds` with the last
+    value.
+    """
     deadline = time.monotonic() + seconds
     while True:
         value = seen()
@@ -51,7 +53,7 @@ def until(seen: Callable[[], Value | None], what: str, seconds: float = PATIENCE
 def fairlead(
     *arguments: str, timeout: float = 5 * PATIENCE_SECONDS, environment: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run the command line to its end."""
+    """Run the `fairlead` command and return its result when it has ended."""
     return subprocess.run(
         [*FAIRLEAD, *arguments],
         capture_output=True,
@@ -65,14 +67,15 @@ def fairlead(
 
 @cache
 def asking() -> httpx.Client:
-    """A client for whoever asks again and again: making one takes longer than most answers. Each request has a
-    connection of its own, as the process that it goes to may have been replaced.
+    """Return a client for many requests, because making a client takes longer than most requests.
+
+    Each request has a connection of its own, because the process at the address may have been replaced.
     """
     return httpx.Client(timeout=PATIENCE_SECONDS, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
 
 
 def patiently(ask: Callable[[], httpx.Response]) -> httpx.Response:
-    """The answer; while it says to come back later, it is asked for again."""
+    """Return the answer to a request. The request is repeated while its answer says to try again later."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         answer = ask()
@@ -83,7 +86,9 @@ def patiently(ask: Callable[[], httpx.Response]) -> httpx.Response:
 
 @cache
 def kubernetes_client(kubeconfig: str) -> httpx.Client:
-    """The client of this kubeconfig's text. It keeps connections: they are encrypted, and dear to make."""
+    """Return a client for the text of a kubeconfig. It keeps its connections, because encrypted connections are slow to
+    make.
+    """
     document = yaml.safe_load(kubeconfig)
     cluster = document["clusters"][0]["cluster"]
     context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
@@ -93,7 +98,7 @@ def kubernetes_client(kubeconfig: str) -> httpx.Client:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningSandbox:
-    """Handles to one running sandbox."""
+    """A running sandbox."""
 
     state: StateDirectory
     started: "subprocess.CompletedProcess[str] | None" = None
@@ -113,12 +118,12 @@ class RunningSandbox:
 
     @property
     def has_own_kubernetes(self) -> bool:
-        """Whether its Kubernetes API is the sandbox's, not a cluster's (FAIRLEAD_KUBECONFIG)."""
+        """Whether its Kubernetes API is the sandbox's own, not a cluster's (FAIRLEAD_KUBECONFIG)."""
         return any(process.name == "kubernetes-api" for process in self.note.processes)
 
     @property
     def metrics_pages(self) -> tuple[str, ...]:
-        """The routers' metrics pages, in the order of `routers`."""
+        """The URLs of the routers' metrics pages, in the order of `routers`."""
         return tuple(url for name, url in sorted(self.note.urls.items()) if name.startswith("metrics-of-router"))
 
     @property
@@ -126,13 +131,15 @@ class RunningSandbox:
         return self.state.kubeconfig
 
     def ask(self, path: str, **query: str | int) -> Any:
-        """GET of the public API as admin, decoded."""
+        """Return the decoded answer of the public API to a GET by an admin."""
         answer = self.request("GET", path, params=query)
         assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text[:300]}"
         return answer.json()
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """A request to the first API that takes the connection. One that says to come back later is asked again."""
+        """Send a request to the first API that accepts the connection; repeat it while the answer says to try again
+        later.
+        """
         return patiently(lambda: self._request(method, path, **options))
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -144,7 +151,7 @@ class RunningSandbox:
         return asking().request(method, last + path, headers=headers, **options)
 
     def everything(self, path: str, **query: str | int) -> list[dict[str, Any]]:
-        """All pages of a list."""
+        """Return the items of all pages of a list."""
         items: list[dict[str, Any]] = []
         cursor: str | None = None
         while True:
@@ -155,14 +162,16 @@ class RunningSandbox:
                 return items
 
     def kubernetes(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> httpx.Response:
-        """A request to the sandbox's Kubernetes API as its admin."""
+        """Send a request to the sandbox's Kubernetes API as its admin."""
         content = None if body is None else json.dumps(body)
         client = kubernetes_client(self.kubeconfig.read_text())
         return client.request(method, path, content=content, headers={"content-type": content_type})
 
     @contextmanager
     def watching_pods(self, pool: str) -> Iterator[set[str]]:
-        """The uids of all pods that the pool gets while the block runs, as the Kubernetes API's watch tells them."""
+        """Yield a set that collects the uids of all pods that the pool gets during the block, from a watch of the
+        Kubernetes API.
+        """
         seen: set[str] = set()
         query = {"watch": "true", "labelSelector": f"fairlead.dev/pool={pool}"}
         client = kubernetes_client(self.kubeconfig.read_text())
@@ -184,7 +193,7 @@ class RunningSandbox:
             thread.join()
 
     def apply_pool(self, document: Mapping[str, Any]) -> httpx.Response:
-        """Server-side apply of an InferencePool in the namespace default, as kubectl does it."""
+        """Server-side apply an InferencePool in the namespace default, as kubectl does."""
         name = document["metadata"]["name"]
         path = f"{POOLS}/{name}?fieldManager=kubectl&force=true&fieldValidation=Strict"
         return self.kubernetes("PATCH", path, document, "application/apply-patch+yaml")
@@ -194,7 +203,7 @@ class RunningSandbox:
         return self.kubernetes("PATCH", f"{POOLS}/{name}/scale", {"spec": {"replicas": replicas}}, "application/merge-patch+json")
 
     def delete_pool(self, name: str) -> None:
-        """Ask for the pool's end; its instances drain and go while the test goes on."""
+        """Delete the pool without waiting for its instances to drain and end."""
         self.kubernetes("DELETE", f"{POOLS}/{name}").raise_for_status()
 
     def pool(self, name: str) -> dict[str, Any]:
@@ -209,8 +218,8 @@ class RunningSandbox:
         return {}
 
     def until_ready(self, name: str, replicas: int) -> None:
-        """Wait until the pool is Ready with exactly so many instances serving in the routing table that all routers
-        have, and nothing draining.
+        """Wait until the pool is Ready, no instance drains, and all routers have a table with exactly this many serving
+        instances.
         """
 
         def settled() -> bool:
@@ -230,17 +239,17 @@ class RunningSandbox:
         raise AssertionError(f"no process {process} in {[note.name for note in self.note.processes]}")
 
     def kill(self, process: str) -> None:
-        """kill -9, and return when the supervisor has a ready successor."""
+        """Send SIGKILL to the process, and return when the supervisor has started a successor that is ready."""
         self.until_replaced(process, self.signal(process, signal.SIGKILL))
 
     def signal(self, process: str, number: int) -> int:
-        """Send a signal; returns the pid it went to."""
+        """Send a signal to a process and return its pid."""
         pid = self.pid(process)
         os.kill(pid, number)
         return pid
 
     def engine_pids(self, pool: str) -> list[int]:
-        """Pids of the pool's engine processes on this machine."""
+        """Return the pids of the pool's engine processes on this machine."""
         found = []
         for identity in marked_processes(self.state.root):
             command = Path(f"/proc/{identity.pid}/cmdline").read_bytes().split(b"\0")
@@ -250,7 +259,7 @@ class RunningSandbox:
 
     @contextmanager
     def paused(self, process: str) -> Iterator[None]:
-        """The process stands still while the block runs."""
+        """Suspend the process during the block."""
         pid = self.signal(process, signal.SIGSTOP)
         try:
             yield
@@ -258,7 +267,7 @@ class RunningSandbox:
             os.kill(pid, signal.SIGCONT)
 
     def until_replaced(self, process: str, before: int) -> None:
-        """Wait until the supervisor has a ready successor of the process that had this pid."""
+        """Wait until the supervisor has a ready successor of the process that had the pid `before`."""
 
         def back() -> bool:
             return any(note.name == process and note.pid not in {None, before} and note.state == "ready" for note in self.note.processes)
@@ -280,7 +289,7 @@ class RunningSandbox:
 
 @contextmanager
 def running_sandbox(directory: Path, *arguments: str) -> Iterator[RunningSandbox]:
-    """`fairlead up --detach` in `directory`, `fairlead down` at the end, which must leave nothing."""
+    """Run `fairlead up --detach` in `directory`, and `fairlead down` after the block, which must leave no process."""
     state = StateDirectory(root=directory.resolve())
     started = fairlead("up", "--detach", "--state-dir", str(directory), "--no-load", "--no-demo", *arguments)
     try:
@@ -292,7 +301,7 @@ def running_sandbox(directory: Path, *arguments: str) -> Iterator[RunningSandbox
 
 
 def is_listening(url: str) -> bool:
-    """Whether anything accepts connections at the URL's host and port."""
+    """Return whether a process accepts connections at the URL's host and port."""
     parts = urlsplit(url)
     with socket.socket() as probe:
         probe.settimeout(1)
@@ -300,7 +309,7 @@ def is_listening(url: str) -> bool:
 
 
 def result_of(replay: "subprocess.Popen[str]", json_file: Path, code: int = 0) -> dict[str, Any]:
-    """Wait for a replay to end with this exit code, and return its JSON."""
+    """Wait until a replay ends, check its exit code, and return its JSON."""
     output, _ = replay.communicate(timeout=5 * PATIENCE_SECONDS)
     assert replay.returncode == code, output[-2000:]
     return dict(json.loads(json_file.read_text()))

@@ -1,6 +1,6 @@
-"""Both sides that answer the internal protocol, over HTTP on loopback: the real API on Postgres, and the fake.
+"""Both servers of the internal protocol, over HTTP on loopback: the real API on Postgres, and the fake.
 
-Contract tests ask them the same.
+Contract tests run the same cases against both.
 """
 
 import asyncio
@@ -28,7 +28,10 @@ Line = TypeVar("Line", bound=StreamLine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """The shipped client in both roles: as it is (`…_api`), and with answers instead of outcomes."""
+    """The shipped client with the tokens of operator and router.
+
+    `operator_api` and `router_api` return outcomes. `operator` and `router` return answers and raise NotTaken instead.
+    """
 
     operator_api: SystemApi
     router_api: SystemApi
@@ -42,7 +45,7 @@ class Clients:
 
 @asynccontextmanager
 async def following(api: SystemApi, router: str = "router-9") -> AsyncIterator["Followed"]:
-    """A stream read in the background."""
+    """Read a router's stream in the background until the block ends."""
     followed = Followed()
 
     async def read() -> None:
@@ -58,20 +61,20 @@ async def following(api: SystemApi, router: str = "router-9") -> AsyncIterator["
 
 
 class Followed:
-    """The lines of one stream, as they come."""
+    """The lines of a stream, in order of arrival."""
 
     def __init__(self) -> None:
         self.lines: asyncio.Queue[StreamLine] = asyncio.Queue()
 
     async def until(self, kind: type[Line]) -> Line:
-        """The next line of this kind; others are passed over."""
+        """Return the next line of this kind and drop the lines before it."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not isinstance(line := await self.lines.get(), kind):
                 pass
             return line
 
     async def snapshot(self) -> list[StreamLine]:
-        """Everything before the next SyncedLine, without heartbeats."""
+        """Return all lines before the next SyncedLine, without heartbeats."""
         found: list[StreamLine] = []
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not isinstance(line := await self.lines.get(), SyncedLine):
@@ -81,24 +84,24 @@ class Followed:
 
 
 class Seam(Protocol):
-    """An API at `url`. Its tokens: the operator's, and that of the routers `router`, `router-0`, `router-1`, …"""
+    """An API at `url`, with the operator's token and the token of the routers `router`, `router-0`, `router-1`, …"""
 
     url: str
     operator_token: str
     router_token: str
 
     def away(self) -> AbstractAsyncContextManager[None]:
-        """In this block the API answers that its database is away."""
+        """During the block, the API answers that its database is unavailable."""
 
     def slow(self) -> AbstractAsyncContextManager[None]:
-        """In this block reports that bind sessions wait for their answer."""
+        """During the block, the answer to reports that bind sessions is delayed."""
 
     async def scaling_decisions(self) -> list[str]:
-        """The ids of the scaling decisions stored, in order."""
+        """Return the ids of the stored scaling decisions, in order."""
 
 
 class FakeSeam:
-    """The fake."""
+    """The fake API."""
 
     operator_token = OPERATOR_TOKEN
     router_token = ROUTER_TOKEN
@@ -124,7 +127,7 @@ class FakeSeam:
 
 
 class RealSeam:
-    """The API of the product. Its database can be closed to connections, and its table of bindings locked."""
+    """The product's API. Its database can refuse connections, and its table of bindings can be locked."""
 
     operator_token = SECRETS["system-operator"]
     router_token = SECRETS["system-router"]
@@ -156,7 +159,7 @@ class RealSeam:
 
 @asynccontextmanager
 async def fake_seam() -> AsyncIterator[Seam]:
-    """A running fake."""
+    """Run a fake API until the block ends."""
     api = FakeSystemApi(heartbeat_seconds=0.2)
     await api.start()
     try:
@@ -166,7 +169,7 @@ async def fake_seam() -> AsyncIterator[Seam]:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the test runner."""
+    """A server that leaves signals to the test runner."""
 
     @contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]  # as its base class
@@ -175,7 +178,7 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def real_seam(database_url: str) -> AsyncIterator[Seam]:
-    """The real API on this database, in this event loop."""
+    """Run the real API on this database, in this event loop, until the block ends."""
     config = uvicorn.Config(
         create_api(settings_for(database_url), patience=5), host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=1
     )

@@ -1,4 +1,4 @@
-"""`fairlead serve` for tests: a process of its own, called over HTTP, ended as a person ends it."""
+"""`fairlead serve` for tests: a process of its own, called over HTTP, ended with Ctrl-C as a person ends it."""
 
 import os
 import re
@@ -22,7 +22,7 @@ POOL = "/v1/pools/default/engines"
 
 @dataclass
 class Serving:
-    """One running `fairlead serve`."""
+    """A running `fairlead serve`."""
 
     process: "subprocess.Popen[str]"
     state: StateDirectory
@@ -38,7 +38,7 @@ class Serving:
         return note.urls[name]
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """To the public API, as admin. One that says to come back later is asked again."""
+        """Send a request to the public API as admin; repeat it while the answer says to try again later."""
         headers = {"authorization": f"Bearer {load_or_create(self.state.secrets).admin}"}
         return patiently(lambda: asking().request(method, self.url("api") + path, headers=headers, **options))
 
@@ -48,7 +48,7 @@ class Serving:
         return answer.json()
 
     def states(self) -> dict[str, str]:
-        """State of each engine by its name."""
+        """Return the state of each engine by its name; engines that are gone are left out."""
         if self.request("GET", POOL).status_code == 404:
             return {}  # its file is read, but nothing is stored of it yet
         return {one["id"]: one["state"] for one in self.ask(f"{POOL}/instances", limit=100)["items"] if one["state"] != "Gone"}
@@ -58,7 +58,9 @@ class Serving:
         until(lambda: self.states() == wanted, f"engines {wanted}")
 
     def page(self, path: str) -> str:
-        """A page's HTML, as somebody who signed in with a link; asked again while the API is too slow for the page."""
+        """Return a page's HTML for a person who signed in with a link; the page is requested again while the API is too
+        slow.
+        """
         made = self.request("POST", "/v1/login-links", json={"role": "admin"})
         assert made.status_code in {200, 201}, made.text
         with httpx.Client(base_url=self.url("api"), trust_env=False, timeout=PATIENCE_SECONDS, follow_redirects=True) as browser:
@@ -71,7 +73,7 @@ class Serving:
         return answer.text
 
     def stop(self) -> str:
-        """Ctrl-C; returns all that it said. Nothing may be left running."""
+        """Send SIGINT, as Ctrl-C does, and return the whole output. No process may be left."""
         self.process.send_signal(signal.SIGINT)
         assert self.process.wait(PATIENCE_SECONDS) == 0, self.said[-2000:]
         return self.said
@@ -79,8 +81,9 @@ class Serving:
 
 @contextmanager
 def serving(directory: Path, *arguments: str, command: tuple[str, ...] = (), cwd: Path = ROOT) -> Iterator[Serving]:
-    """`fairlead serve` in `directory`, ready; ended with the block unless it ended before. `command` is the `fairlead`
-    of another environment, which gets nothing of this one.
+    """Run `fairlead serve` in `directory`, yield it when it is ready, and end it with the block unless it ended before.
+
+    `command` runs the `fairlead` of another environment, which gets no variables of this one.
     """
     output = directory.with_suffix(".log")
     with output.open("w") as log:

@@ -1,5 +1,6 @@
-"""Work that an API does once in its process, and that the hundreds of APIs of a test process would each do again: half
-of the processor time of a short test of the API.
+"""Shares work that an API does once in its process, among the hundreds of APIs of a test process.
+
+Otherwise this work would take half of the processor time of a short test of the API.
 """
 
 from collections.abc import Hashable
@@ -15,9 +16,10 @@ from fairlead_api.infra import database
 
 
 class CompiledStatements(dict[tuple[Hashable, ...], Any]):
-    """SQLAlchemy's cache of statements as SQL, for the engines of all APIs.
+    """SQLAlchemy's cache of compiled statements, shared by the database engines of all APIs.
 
-    Its keys begin with the engine's dialect, which is left out here: all engines have the same driver and options.
+    Its keys begin with the engine's dialect. The dialect is left out here, because all engines have the same driver and
+    options.
     """
 
     def get(self, key: tuple[Hashable, ...], default: Any = None) -> Any:
@@ -28,13 +30,14 @@ class CompiledStatements(dict[tuple[Hashable, ...], Any]):
 
 
 _ADAPTERS: dict[tuple[Hashable, str, str], tuple[object, TypeAdapter[Any]]] = {}
-"""What pydantic made of a type and the metadata beside it. The annotation is kept, so that no other object gets an id
-that stands in the text of the metadata.
+"""Pydantic's adapter and the annotation, by type, metadata and configuration.
+
+The annotation is kept because the text of the metadata may contain ids of objects, which must not be reused.
 """
 
 
 def adapter_of(annotated: Any, config: Any = None) -> "TypeAdapter[Any]":
-    """The same adapter for the same type, metadata and configuration: it never changes."""
+    """Return the same adapter for the same type, metadata and configuration; an adapter never changes."""
     annotation, *metadata = get_args(annotated)
     key = (annotation, repr(metadata), repr(config))
     if key not in _ADAPTERS:
@@ -43,7 +46,7 @@ def adapter_of(annotated: Any, config: Any = None) -> "TypeAdapter[Any]":
 
 
 def share() -> None:
-    """From now on, all APIs of this process share their compiled statements and their analysed types."""
+    """Make all later APIs of this process share their compiled statements and their analysed types."""
     options = {"compiled_cache": CompiledStatements()}
     patch.object(database, "create_async_engine", partial(create_async_engine, execution_options=options)).start()
     patch.object(v2, "TypeAdapter", adapter_of).start()

@@ -1,7 +1,7 @@
-"""The commands of a document, run as a reader types them: in their order, in one shell, in the folder of a checkout.
+"""Runs the commands of a document as a reader types them: in their order, in one shell, in the folder of a checkout.
 
-None is left out without a word: whatever a test did before or cannot do here has a stand-in, and a stand-in that
-stands for none of the document's commands is an error.
+No command is skipped silently. A command that a test did before or cannot run has a stand-in, and a stand-in that
+matches no command of the document is an error.
 """
 
 import os
@@ -19,7 +19,7 @@ from fairlead_testing.running.sandbox import ROOT
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 DONE = "true"
-"""A stand-in for what a test's fixture has done."""
+"""The stand-in for a command whose effect a test's fixture has had already."""
 READERS_HAVE = ("curl", "helm", "kubectl")
 """Programs that the documents may use though `make test` does not install them."""
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -28,7 +28,7 @@ _MARK = "@@ended"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One command, its exit code, and all that it printed."""
+    """A command, its exit code, and all its output."""
 
     command: str
     code: int
@@ -36,7 +36,7 @@ class Ran:
 
 
 def commands_of(document: str) -> list[str]:
-    """The commands of its `console` blocks, each with the lines that continue it and without what it prints."""
+    """Return the commands of a document's `console` blocks, with their continuation lines and without their output."""
     found: list[str] = []
     for line in "\n".join(_BLOCK.findall((ROOT / document).read_text(encoding="utf-8"))).splitlines():
         if line.startswith("$ "):
@@ -47,7 +47,7 @@ def commands_of(document: str) -> list[str]:
 
 
 def checkout(folder: Path, **links: Path) -> Path:
-    """A folder that looks like a checkout with its environment; `links` are further names in it."""
+    """Return a folder that looks like a checkout with its environment; `links` are further links in it, by name."""
     folder.mkdir(parents=True)
     environment = Path(sys.executable).parents[1]
     for name, target in {"examples": ROOT / "examples", "helm": ROOT / "helm", ".venv": environment, **links}.items():
@@ -58,8 +58,11 @@ def checkout(folder: Path, **links: Path) -> Path:
 def run_commands(
     document: str, folder: Path, stand_ins: Mapping[str, str], replaced: Mapping[str, str], *programs: Path, **variables: str
 ) -> list[Ran]:
-    """Run them in one shell. `stand_ins` are run in the place of commands that begin so; `replaced` are addresses, and
-    `programs` folders before all others of PATH. Skips the test where this machine lacks a program that readers have.
+    """Run the document's commands in one shell, and return each with its result.
+
+    `stand_ins` has the commands to run instead of commands that begin with its keys. `replaced` has replacements for
+    addresses. The folders `programs` come first in PATH. Skips the test if this machine lacks a program that readers
+    have.
     """
     commands = commands_of(document)
     assert commands, f"{document} has no command"
@@ -86,7 +89,7 @@ def run_commands(
 
 
 def failures(ran: list[Ran]) -> list[Ran]:
-    """Those that did not end with 0."""
+    """Return the commands that did not exit with 0."""
     return [one for one in ran if one.code]
 
 

@@ -1,7 +1,8 @@
-"""A stand-in for the side-car that llm-d puts in front of each decode engine: as its `connector_nixlv2.go` does, it
-asks the prefill instance of the header `x-prefiller-host-port` for one token, and hands the blocks over to its engine.
+"""A stand-in for the side-car that llm-d puts in front of each decode engine.
 
-A prefill that an engine refuses (4xx) is the client's answer; after any other failure its engine computes all of it.
+As llm-d's `connector_nixlv2.go` does, it asks the prefill instance in the header `x-prefiller-host-port` for one token,
+and passes the resulting blocks to its engine. If the prefill engine refuses the request (4xx), its answer goes to the
+client. After any other failure the decode engine computes the whole prompt.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ _NOT_PASSED = ("host", "content-length", "transfer-encoding", "connection")
 
 
 class Sidecar:
-    """Listens in front of the engine at `engine` (host:port). `asked` are the prefill instances it was told of, None
-    where it was told of none.
+    """A side-car in front of the engine at `engine` (host:port).
+
+    `asked` has the prefill instance that each request named, or None if it named none.
     """
 
     def __init__(self, engine: str) -> None:
@@ -80,7 +82,9 @@ class Sidecar:
             writer.write(b"0\r\n\r\n")
 
     async def _prefill(self, prefill: str, path: str, headers: dict[str, str], document: dict[str, Any]) -> httpx.Response | None:
-        """Put the blocks into the document; returns the answer of an engine that refuses the request."""
+        """Put the blocks of the prefill into the document; return the engine's answer if it refused the request,
+        otherwise None.
+        """
         limits = ("max_output_tokens",) if path == "/v1/responses" else ("max_tokens", "max_completion_tokens")
         asked = {**document, "stream": False, "kv_transfer_params": _ASKED, **dict.fromkeys(limits, 1)}
         asked.pop("stream_options", None)

@@ -1,5 +1,5 @@
-"""A transport that calls an ASGI app in the same process and streams its answer, which httpx's own ASGITransport
-cannot (it waits for the end).
+"""A transport that calls an ASGI app in the same process and streams its answer. httpx's own ASGITransport cannot
+stream, because it waits for the end of the answer.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ App = Callable[[MutableMapping[str, Any], Callable[[], Awaitable[Message]], Call
 
 
 class _Body(httpx.AsyncByteStream):
-    """Chunks as the app sends them; closing early tells the app that its client is gone."""
+    """The answer's chunks as the app sends them. Closing it early signals to the app that its client is gone."""
 
     def __init__(self, chunks: "asyncio.Queue[bytes | None]", task: "asyncio.Task[None]", gone: asyncio.Event) -> None:
         self._chunks = chunks
@@ -32,9 +32,9 @@ class _Body(httpx.AsyncByteStream):
 
 
 class StreamingAsgiTransport(httpx.AsyncBaseTransport):
-    """Requests go to `app`; the client address is `client`.
+    """A transport that sends requests to `app` with the client address `client`.
 
-    An error of the app before its answer began is raised to the caller.
+    If the app fails before its answer has begun, the error is raised to the caller.
     """
 
     def __init__(self, app: App, client: tuple[str, int] = ("127.0.0.1", 0)) -> None:

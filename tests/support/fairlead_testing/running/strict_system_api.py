@@ -1,4 +1,6 @@
-"""The shipped client of the internal protocol, for tests in which calls are taken unless they say otherwise."""
+"""The shipped client of the internal protocol, for tests: a call that is not accepted raises, unless the test expects
+it.
+"""
 
 import re
 from collections.abc import AsyncGenerator, Sequence
@@ -23,33 +25,33 @@ class NotTaken(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status; 0 without an answer."""
+        """The HTTP status; 0 if there was no answer."""
         found = re.search(r": (\d{3}) ", self.outcome.problem)
         return int(found[1]) if found else 0
 
     @property
     def type(self) -> str:
-        """The type of the problem document; empty without one."""
+        """The type of the problem document; empty if there was none."""
         found = re.search(r": \d{3} ([a-z-]+): ", self.outcome.problem)
         return found[1] if found else ""
 
     @property
     def is_database_outage(self) -> bool:
-        """Whether the API said 503 with its reason and a time to come again."""
+        """Whether the API answered 503 because its database is unavailable, with the time after which to try again."""
         outcome = self.outcome
         told = isinstance(outcome, Later) and outcome.cause is Cause.UNAVAILABLE and outcome.retry_after_seconds is not None
         return told and (self.status, self.type) == (503, "database-unavailable")
 
 
 def taken(outcome: Outcome[Answer]) -> Answer:
-    """The answer. Raises NotTaken."""
+    """Return the answer of an accepted call. Raises NotTaken."""
     if isinstance(outcome, Taken):
         return outcome.answer
     raise NotTaken(outcome)
 
 
 class StrictSystemApi:
-    """SystemApi with answers instead of outcomes. Every method raises NotTaken."""
+    """SystemApi whose methods return answers instead of outcomes. Every method raises NotTaken."""
 
     def __init__(self, api: SystemApi) -> None:
         self.api = api
@@ -68,7 +70,7 @@ class StrictSystemApi:
         return receipt
 
     async def post_reports(self, *reports: Report) -> tuple[ReportReceipt, ...]:
-        """Neighbouring batches in one post, with the state of the first."""
+        """Post these reports' batches at once, with the router state of the first report."""
         state = RouterState(**{field.name: getattr(reports[0], field.name) for field in fields(RouterState)})
         return taken(await self.api.post_reports([encode_batch(batch_of(report)) for report in reports], state))
 
@@ -79,7 +81,7 @@ class StrictSystemApi:
         return self.api.stream(router)
 
     async def tables(self, router: str = "router-0") -> dict[PoolKey, RoutingTable]:
-        """The newest table of every pool: a snapshot of the stream."""
+        """Return the newest table of every pool, from a snapshot of the stream."""
         found: dict[PoolKey, RoutingTable] = {}
         async with aclosing(self.api.stream(router)) as lines:
             async for line in lines:
@@ -91,5 +93,5 @@ class StrictSystemApi:
 
 
 def batch_of(report: Report) -> ReportBatch:
-    """The report without the state."""
+    """Return the report without the router's state."""
     return ReportBatch(**{field.name: getattr(report, field.name) for field in fields(ReportBatch)})

@@ -1,4 +1,4 @@
-"""Every page of a running Fairlead, with one example of each kind of record that its API knows."""
+"""The addresses of all pages of a running Fairlead, with an example of each kind of record that its API has."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,12 +8,13 @@ from fairlead_web.frame.shells import POOL_TABS, SECTIONS
 from fairlead_web.text.addresses import instance_path, pool_path, session_path
 
 Ask = Callable[..., Any]
-"""GET of the public API: a path and its query; the decoded answer."""
+"""A function that GETs a path of the public API with a query and returns the decoded answer."""
 
 
 def pages_of(ask: Ask, pool: str) -> Mapping[str, str]:
-    """Paths of pages by a name that is good for a file. `pool` is `namespace/name`; a record that does not exist yet
-    is left out.
+    """Return the paths of pages by a name that can be a file's name.
+
+    `pool` is `namespace/name`. The page of a kind of record is left out if no such record exists yet.
     """
     at = pool_path(pool)
     found = {name: path for _, group in SECTIONS for name, _, path in group}

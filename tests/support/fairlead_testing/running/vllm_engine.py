@@ -16,18 +16,20 @@ import httpx
 from processkube.testing.ports import free_port
 
 START_SECONDS = 900.0
-"""Half a minute on a quiet machine; many times that where every core is busy."""
+"""The longest wait for vLLM's start. It takes half a minute on a quiet machine, but many times that if all cores are
+busy.
+"""
 
 MODEL = "tiny/qwen"
 BLOCK_TOKENS = 32
 CONTEXT_TOKENS = 4_096
 BLOCKS = 300
-"""So few that some hundred prompts evict each other."""
+"""The number of KV blocks: so small that some hundred prompts evict each other."""
 
 
 @dataclass
 class VllmEngine:
-    """One engine; `tools` is the folder with the environment `vllm` and the model `tiny-qwen`."""
+    """A vLLM engine. `tools` is the folder with the environment `vllm` and the model `tiny-qwen`."""
 
     tools: Path
     log: Path
@@ -48,7 +50,7 @@ class VllmEngine:
         return f"tcp://127.0.0.1:{self.replay_port}"
 
     def start(self) -> None:
-        """Begin to start it; `wait_ready` waits until it serves."""
+        """Start the engine without waiting; `wait_ready` waits until it serves."""
         events = {
             "enable_kv_cache_events": True,
             "publisher": "zmq",
@@ -80,7 +82,7 @@ class VllmEngine:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 
     def wait_ready(self) -> None:
-        """Until it answers; fails with the end of its log if it ends before."""
+        """Wait until the engine answers; fails with the end of its log if it ends before."""
         assert self.process is not None
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
@@ -93,7 +95,9 @@ class VllmEngine:
         raise AssertionError(f"vLLM did not start:\n{self.log.read_text(errors='replace')[-3000:]}")
 
     def signal_core(self, number: signal.Signals, rank: int | None = None) -> None:
-        """To the process that computes alone, or to that of this data-parallel rank; its HTTP server goes on."""
+        """Send a signal to the processes that compute, or to that of one data-parallel rank; the HTTP server gets no
+        signal.
+        """
         assert self.process is not None
         name = b"EngineCore" if rank is None else b"EngineCore_DP%d" % rank
         found = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if name in _read(path)]
@@ -103,12 +107,12 @@ class VllmEngine:
             os.kill(core, number)
 
     def signal(self, number: signal.Signals) -> None:
-        """To its server and to its engine's process, as a lost or frozen node would do it."""
+        """Send a signal to all processes of the engine, as if its node were lost or frozen."""
         assert self.process is not None
         os.killpg(self.process.pid, number)
 
     def kill(self) -> None:
-        """End all its processes at once. Does nothing if there are none."""
+        """Kill all processes of the engine at once; does nothing if there are none."""
         if self.process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""An HTTP client of the web UI over the fake public API, both in this process, the clock standing still."""
+"""An HTTP client of the web UI over the fake public API. Both run in this process, and the clock stands still."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -26,18 +26,18 @@ compile_templates_once()
 
 @dataclass(frozen=True, kw_only=True)
 class Visitor:
-    """A client with the session of one role (`role-token`), and the API behind the site."""
+    """A client with the session of a role (`role-token`), and the API behind the site."""
 
     http: httpx.AsyncClient
     fake: FakePublicApi
     token: str
 
     def form_token(self, page: str) -> str:
-        """The CSRF token of a rendered page."""
+        """Return the CSRF token in a page's HTML."""
         return page.split('name="csrf" value="', 1)[1].split('"', 1)[0]
 
     async def submit(self, path: str, page: str = "/help", **fields: str | Sequence[str]) -> httpx.Response:
-        """Posts a form as a browser does, with the token of `page`."""
+        """Post a form as a browser does, with the CSRF token of `page`."""
         shown = await self.http.get(page)
         data = {"csrf": self.form_token(shown.text), **fields}
         return await self.http.post(path, data=data, headers={"sec-fetch-site": "same-origin", "origin": ORIGIN})
@@ -51,7 +51,7 @@ async def visitor(
     links: LinkPatterns = NO_LINKS,
     clusters: ClusterSettings = NO_CLUSTERS,
 ) -> AsyncIterator[Visitor]:
-    """`role` None: nobody is signed in."""
+    """Yield a client with the session of `role`; without a session if `role` is None."""
     fake = FakePublicApi(World(now=NOW), clock=lambda: NOW)
     app = create_web_app(httpx.ASGITransport(fake.app), "http://api", public_url, secure, clock=lambda: NOW, links=links, clusters=clusters)
     settings = web_settings(public_url, secure)

@@ -1,4 +1,4 @@
-"""Workloads of a team in a cluster, that pools adopt: a Deployment, a StatefulSet, and LeaderWorkerSet's definition."""
+"""Workloads of a team in a cluster, which pools adopt: a Deployment, a StatefulSet, and the CRD of LeaderWorkerSet."""
 
 import os
 from typing import Any
@@ -18,7 +18,7 @@ PLACES = {"Deployment": DEPLOYMENTS, "StatefulSet": STATEFUL_SETS, "LeaderWorker
 
 
 def make_workload(client: KubernetesClient, kind: str, name: str, replicas: int) -> dict[str, Any]:
-    """Create a workload whose pods have the label `app` with its name; what it is like then."""
+    """Create a workload whose pods have the label `app` with its name, and return the created object."""
     template = {
         "metadata": {"labels": {"app": name}, "annotations": {"team.example.com/owner": "search"}},
         "spec": {"containers": [{"name": "engine", "image": "fairlead/engine:1", "ports": [{"containerPort": 8000}]}]},
@@ -34,7 +34,10 @@ def make_workload(client: KubernetesClient, kind: str, name: str, replicas: int)
 
 
 def define_leader_worker_sets(client: KubernetesClient) -> None:
-    """The kind LeaderWorkerSet, whose controller acts in processkube. Skips on a cluster that was given without it."""
+    """Install the CRD LeaderWorkerSet, whose controller is part of processkube.
+
+    Skips the test on a cluster from the environment that does not have this CRD.
+    """
     body = leader_worker_set_definition()
     known = client.call("GET", _DEFINITIONS)["items"]
     if not any(one["metadata"]["name"] == body["metadata"]["name"] for one in known):

@@ -1,4 +1,4 @@
-"""Parts of Fairlead on virtual time, with a world around them.
+"""Parts of Fairlead on virtual time, within a simulated environment.
 
-They must not read a real clock. Their danger: a world kinder than the real one.
+They must not read a real clock. Their danger: an environment that is kinder than the real one.
 """

@@ -1,4 +1,4 @@
-"""Values of the chart, and definitions of objects of others that it can make."""
+"""Values of the chart, and the CRDs of other projects for which the chart can create objects."""
 
 from typing import Any
 
@@ -26,10 +26,10 @@ FOREIGN_DEFINITIONS = (
     _definition("gateway.networking.k8s.io", "HTTPRoute", "httproutes"),
     _definition("apiregistration.k8s.io", "APIService", "apiservices", "Cluster"),
 )
-"""Only so that their objects are taken: their schemas are not here."""
+"""CRDs without the real schemas: they only make the API accept objects of these kinds."""
 
 BUNDLED: dict[str, Any] = {"database": {"bundled": {"enabled": True}}}
-"""A trial: the least that the chart asks for."""
+"""The values of a trial installation, which are the least that the chart demands."""
 
 EXTERNAL: dict[str, Any] = {"database": {"existingSecret": {"name": "pg-app"}}}
 
@@ -44,7 +44,7 @@ OIDC: dict[str, Any] = {
         },
     }
 }
-"""People sign in at an identity provider."""
+"""Values with which people sign in at an identity provider."""
 
 _DOORS = {
     "ingress": {"enabled": True, "className": "nginx", "annotations": {"a": "b"}, "tlsSecret": "cert"},
@@ -83,11 +83,11 @@ EVERYTHING: dict[str, Any] = {
         "dashboard": {"enabled": True},
     },
 }
-"""Whatever can be switched on, with a Postgres of one's own."""
+"""Values that enable every feature of the chart, with an external Postgres."""
 
 
 def merged(*layers: dict[str, Any]) -> dict[str, Any]:
-    """The values of all layers, as Helm merges them: later ones win, maps are merged."""
+    """Return the values of all layers, merged as Helm does: later layers win, and maps are merged key by key."""
     result: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():

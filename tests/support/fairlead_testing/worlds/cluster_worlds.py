@@ -1,8 +1,8 @@
 """A model of a cluster: pods start, fail and end, routers acknowledge late, calls fail, the clock jumps.
 
-Nothing in it is random. The operator's round is taken apart: `observe` makes a plan, `act` carries out one action of
-it, `crash` forgets the rest. Whatever happens between these calls, DESIGN's invariants are asserted at every plan and
-every action.
+Nothing in it is random. The operator's round is split: `observe` makes a plan, `act` carries out one action of the
+plan, `crash` drops the rest. Any event may come between these calls. DESIGN's invariants are asserted at every plan and
+at every action.
 """
 
 from collections import Counter
@@ -37,29 +37,31 @@ _NEARER = {PodHealth.PENDING: PodHealth.RUNNING, PodHealth.RUNNING: PodHealth.RE
 
 @dataclass(slots=True)
 class ClusterWorld:
-    """Pods, routers and an operator that remembers nothing but the plan it is carrying out."""
+    """Pods, routers, and an operator whose only memory is the plan that it is carrying out."""
 
     desired: DesiredPool
     now: float = 1000.0
     pods: dict[str, ObservedInstance] = field(default_factory=dict)
     in_flight: Counter[str] = field(default_factory=Counter)
     table: dict[str, tuple[InstanceState, Role]] = field(default_factory=dict)
-    """The state and role per instance that all routers have acknowledged."""
+    """State and role of each instance in the table that all routers have acknowledged."""
     api_up: bool = True
     last_ordinal: int = 0
-    """The highest ordinal that the pool's status has; written at the end of a round that went well."""
+    """The highest ordinal in the pool's status, which is written at the end of a round without a failed call."""
     plan: list[Action] = field(default_factory=list)
     went_well: bool = True
     asleep: set[str] = field(default_factory=set)
     """The instances whose engines sleep."""
     rousing: set[str] = field(default_factory=set)
-    """Of these, those that are awake when time has passed."""
+    """The sleeping instances that will be awake after the next `pods_advance`."""
     history: list[Action] = field(default_factory=list)
 
     # What happens in the cluster
 
     def pods_advance(self) -> None:
-        """Every pod comes one step nearer to ready; what terminates is gone; what is woken is awake."""
+        """Advance every pod by one step towards ready, remove terminating pods, and wake the engines that were
+        woken.
+        """
         self.asleep -= self.rousing
         self.rousing.clear()
         self.pods = {
@@ -67,26 +69,26 @@ class ClusterWorld:
         }
 
     def routers_catch_up(self) -> None:
-        """Every live router takes the newest table."""
+        """Give every live router the newest table, if the API is up."""
         if self.api_up:
             self.table = {pod.id: (pod.state, pod.role) for pod in self.pods.values()}
 
     def requests_arrive(self) -> None:
-        """One request for every instance that routers believe to accept."""
+        """Send a request to every instance that accepts requests according to the routers' table."""
         self.in_flight.update(name for name, (state, _) in self.table.items() if state in ACCEPTING and name in self.pods)
 
     def requests_finish(self) -> None:
         self.in_flight.clear()
 
     def change(self, name: str, **facts: object) -> None:
-        """Change what a pod shows, if it is still there."""
+        """Change facts of a pod, if it still exists."""
         if name in self.pods:
             self.pods[name] = replace(self.pods[name], **facts)  # type: ignore[arg-type]  # the tests' own field names
 
     # What the operator does
 
     def observe(self) -> None:
-        """Make a plan of what is seen now, and check it as a whole."""
+        """Make a plan from the present state, and check the plan as a whole."""
         observations = self._observations()
         observed = tuple(replace(pod, sleep=self._sleep_of(pod)) for pod in self.pods.values())
         self.plan = list(next_actions(self.desired, observed, observations, self.now, last_ordinal=self.last_ordinal))
@@ -94,7 +96,7 @@ class ClusterWorld:
         self._check_plan(observations)
 
     def act(self, *, done: bool = True) -> None:
-        """Carry out the plan's next action; if not `done`, the call fails without an effect."""
+        """Carry out the plan's next action. If `done` is false, its call fails without an effect."""
         action = self.plan.pop(0)
         self.went_well = self.went_well and done
         if done:
@@ -104,11 +106,11 @@ class ClusterWorld:
             self.last_ordinal = max((self.last_ordinal, *(pod.ordinal for pod in self.pods.values())))
 
     def crash(self) -> None:
-        """The operator ends here; the next one observes anew."""
+        """End the operator; the next one starts with a new observation."""
         self.plan = []
 
     def round(self) -> int:
-        """A whole round without trouble. Returns how many actions it had."""
+        """Run a whole round in which no call fails. Return the number of its actions."""
         self.observe()
         count = len(self.plan)
         while self.plan:
@@ -118,7 +120,9 @@ class ClusterWorld:
     # What must hold
 
     def quiet_round(self, *, finish: bool = True) -> int:
-        """A second in which everything goes its way; the number of actions."""
+        """Run a second in which nothing fails: pods advance, a round runs, routers catch up. Return the round's number
+        of actions.
+        """
         self.now += 1.0
         if finish:
             self.requests_finish()
@@ -128,7 +132,10 @@ class ClusterWorld:
         return count
 
     def is_settled(self) -> bool:
-        """Whether every role has its instances, all serving the current template, and no more sleep than it keeps."""
+        """Return whether every role has its desired instances, and all of them serve the current template.
+
+        At most as many surplus instances sleep as the role keeps asleep.
+        """
         awake = {role.role: [pod for pod in self.of(role.role) if pod.state is not S.ASLEEP] for role in self.desired.roles}
         return (
             all(
@@ -140,7 +147,7 @@ class ClusterWorld:
         )
 
     def _sleep_of(self, pod: ObservedInstance) -> EngineSleep:
-        """What its engine answers, if the operator asks it."""
+        """Return the engine's answer to whether it sleeps, or UNASKED if the operator does not ask this engine."""
         role = self.desired.role(pod.role)
         slept = pod.state is S.ASLEEP or pod.waking
         if pod.health is not PodHealth.READY or not (slept or (role is not None and role.asleep)):
@@ -171,7 +178,9 @@ class ClusterWorld:
                 self._check_action(action, self.pods[action.instance], observations)
 
     def _check_drains(self, role: DesiredRole) -> None:
-        """Never below the minimum while healthy pods exist, and never below one of each of two roles."""
+        """Assert that drains leave a role at least its minimum of healthy instances; in pools of two roles also at
+        least one.
+        """
         accepting = {
             pod.id for pod in self.of(role.role) if pod.state in ACCEPTING and pod.health is PodHealth.READY and not pod.terminating
         }
@@ -193,7 +202,9 @@ class ClusterWorld:
         assert not created or kept + created <= most, f"{role.role} has {kept} + {created} pods of {most}: {self.plan}"
 
     def _check_templates(self, role: DesiredRole) -> None:
-        """While a rollout is halted nobody new gets its template, unless it makes up for one that had it."""
+        """Assert that a halted rollout gives its template to no new instance, unless it replaces an instance of that
+        template.
+        """
         made = Counter(action.spec_hash for action in self.plan if isinstance(action, CreateInstance) and action.role is role.role)
         halt = role.rollout.halt
         if halt is None or halt.former_hash is None:
@@ -233,10 +244,11 @@ class ClusterWorld:
             assert pod.adopted, "one of the pool's own pods was released"
 
     def _check_requested_drain(self, pod: ObservedInstance) -> None:
-        """Never the last that takes requests, and never two of those wanted at once, unless it takes none.
+        """Assert that a requested drain takes neither the last instance that accepts requests nor two desired ones at
+        once.
 
-        What a rollout or a smaller number takes in the same round is within the bounds of a role, which are checked by
-        themselves.
+        An instance that accepts no requests may always drain. Drains of a rollout or of a smaller number in the same
+        round do not count here, because they stay within the role's bounds, which other checks assert.
         """
         role = self.desired.role(pod.role)
         assert role is not None

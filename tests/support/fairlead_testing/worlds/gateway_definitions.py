@@ -1,7 +1,8 @@
-"""Definitions of the Gateway API Inference Extension (GAIE), by the facts of its API types at version 1.6.
+"""The CRDs of the Gateway API Inference Extension (GAIE), written from its API types at version 1.6.
 
-They refuse what the real ones refuse: required fields, lengths, patterns, enumerations and rules are theirs; texts for
-people are left out. See `api/v1/inferencepool_types.go` of kubernetes-sigs/gateway-api-inference-extension.
+They refuse the same objects as the real ones: they have the same required fields, lengths, patterns, enumerations and
+rules. Descriptions are left out. See `api/v1/inferencepool_types.go` of
+kubernetes-sigs/gateway-api-inference-extension.
 """
 
 from typing import Any
@@ -145,14 +146,14 @@ POOL_DEFINITION = _definition("inference.networking.k8s.io", "InferencePool", "i
 
 
 def define(client: KubernetesClient, definition: dict[str, Any]) -> None:
-    """Install a definition, if it is not there."""
+    """Install a CRD, unless it is installed."""
     known = client.call("GET", _DEFINITIONS)["items"]
     if not any(one["metadata"]["name"] == definition["metadata"]["name"] for one in known):
         client.call("POST", _DEFINITIONS, definition)
 
 
 def judge(client: KubernetesClient, name: str, gateway: str, **judgements: tuple[str, str]) -> None:
-    """A gateway of the namespace says this of a GAIE InferencePool: status and reason by type."""
+    """Write a gateway's conditions to the status of a GAIE InferencePool: status and reason by condition type."""
     found = client.call("GET", f"{GATEWAY_POOLS}/{name}")
     conditions = [
         {

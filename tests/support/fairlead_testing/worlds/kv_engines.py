@@ -1,7 +1,9 @@
-"""A prefix cache that behaves as vLLM's and says so in KV events; and recordings of it, as bytes of every encoding.
+"""A prefix cache that behaves as vLLM's and reports its changes as KV events, and recordings of its events as bytes in
+every encoding.
 
-It is written from vLLM's behaviour, not from ours: physical blocks in one queue of free ones, tails before heads;
-copies of a block that two requests computed; removal when a block is taken from the queue.
+It follows vLLM's implementation, not Fairlead's. Physical blocks are in one queue of free blocks, with the tails of
+prompts before their heads. Two requests that compute the same block make two copies. A block is removed from the cache
+when it is taken from the queue.
 """
 
 import random
@@ -17,7 +19,7 @@ from fairlead.kv_events.engine_hashes import EngineHashing, HashForm
 from fairlead.kv_events.events import BlockHash
 
 Event = dict[str, Any]
-"""As on the wire: a map with `type`."""
+"""An event as it is encoded: a map with `type`."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -37,7 +39,7 @@ class Running:
 
 
 class KvEngine:
-    """`capacity` blocks of `block_size` tokens; `take_events` gives what happened since it was last asked."""
+    """A cache of `capacity` blocks of `block_size` tokens. `take_events` returns the events since its last call."""
 
     def __init__(self, *, capacity: int = 60, block_size: int = 4, hashing: EngineHashing | None = None) -> None:
         self.block_size = block_size
@@ -47,7 +49,10 @@ class KvEngine:
         self._events: list[Event] = []
 
     def schedule(self, token_ids: Sequence[int]) -> Running:
-        """Take a prompt in: reuse its longest cached prefix, never all of it, and cache the rest."""
+        """Accept a prompt and return it as a running request.
+
+        Its longest cached prefix is reused, but never the whole prompt, and the rest is cached.
+        """
         hashes = self._hashes(token_ids)
         hits: list[_Block] = []
         for block_hash in hashes[: (len(token_ids) - 1) // self.block_size]:
@@ -63,7 +68,7 @@ class KvEngine:
         return running
 
     def answer(self, running: Running, token_ids: Sequence[int]) -> None:
-        """Decode these tokens and let go; the last one's keys and values are never computed."""
+        """Decode these tokens and free the request's blocks. Keys and values of the last token are never computed."""
         running.token_ids += token_ids[:-1]
         self._fill(running)
         for block in reversed(running.blocks):
@@ -80,12 +85,12 @@ class KvEngine:
         self._events.append({"type": "AllBlocksCleared"})
 
     def take_events(self) -> list[Event]:
-        """What happened since the last call."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return events
 
     def cached_tokens(self, token_ids: Sequence[int]) -> int:
-        """How many tokens of this prompt it would reuse now."""
+        """Return the number of tokens of this prompt that the engine would reuse now."""
         depth = 0
         for block_hash in self._hashes(token_ids)[: (len(token_ids) - 1) // self.block_size]:
             if block_hash not in self._cached:
@@ -140,12 +145,14 @@ class KvEngine:
 
 
 def as_map(event: Event) -> object:
-    """The newest engines' encoding of an event."""
+    """Return an event in the encoding of the newest engines: a map."""
     return event
 
 
 def as_array(event: Event) -> object:
-    """Older engines': the name first, fields by their places, defaults at the end left out."""
+    """Return an event in the encoding of older engines: an array of the name and the fields, without defaults at the
+    end.
+    """
     if event["type"] == "AllBlocksCleared":
         return ["AllBlocksCleared"]
     if event["type"] == "BlockRemoved":
@@ -154,13 +161,13 @@ def as_array(event: Event) -> object:
 
 
 def payload(stamp: float, events: Sequence[Event], *, rank: int | None = 0, encode: Callable[[Event], object] = as_map) -> bytes:
-    """A batch's bytes."""
+    """Return the bytes of a batch of events."""
     return msgspec.msgpack.encode([stamp, [encode(event) for event in events], rank])
 
 
 @dataclass(slots=True, kw_only=True)
 class RecordedEngine:
-    """Serves made-up conversations, two at a time, and writes what a recorder would see."""
+    """An engine that serves made-up conversations, two at a time, and a recorder of its events."""
 
     engine: KvEngine = field(default_factory=KvEngine)
     encode: Callable[[Event], object] = as_map
@@ -171,7 +178,7 @@ class RecordedEngine:
     start: float = 1.0
 
     def rows(self, requests: int) -> list[dict[str, Any]]:
-        """The recording's rows in order of arrival."""
+        """Return the recording's rows in order of arrival."""
         chance = random.Random(self.seed)
         prefixes = [[chance.randrange(50_000) for _ in range(chance.randint(8, 26))] for _ in range(5)]
         talks: list[list[int]] = []
@@ -224,5 +231,5 @@ class RecordedEngine:
 
 
 def digests(algorithm: str) -> EngineHashing:
-    """An engine that sends whole digests, with a seed that nobody guesses."""
+    """Return the hashing of an engine that sends whole digests, with a seed that cannot be guessed."""
     return EngineHashing(algorithm=algorithm, seed="9071", form=HashForm.DIGEST)

@@ -1,4 +1,4 @@
-"""Models that a test can compute in its head."""
+"""Trained models whose predictions a test can compute in its head."""
 
 import numpy as np
 
@@ -9,7 +9,9 @@ from fairlead.routing.choosing.instance_features import FEATURES
 
 
 def sum_of(*of: str, seconds_per: float = 0.001, number: int = 1) -> Model:
-    """A model whose TTFT is the sum of these features, each `seconds_per`; trained on anything it may be asked."""
+    """Return a model whose TTFT is the sum of these features, each multiplied by `seconds_per`. No input is outside its
+    range.
+    """
     width = len(FEATURES)
     first = np.zeros((width, 4), dtype=np.float32)
     first[[FEATURES.index(name) for name in of], 0] = seconds_per
@@ -34,7 +36,7 @@ def sum_of(*of: str, seconds_per: float = 0.001, number: int = 1) -> Model:
 
 
 def damaged(model: Model) -> bytes:
-    """Its bytes with one of them changed."""
+    """Return the model's bytes with one bit changed."""
     content = bytearray(to_bytes(model))
     content[len(content) // 2] ^= 1
     return bytes(content)

@@ -1,5 +1,5 @@
-"""A scheduler that logs what it is told and what it answers, to prove that a second scheduler
-decides alike from the same.
+"""A scheduler that logs its calls and answers, to prove that a second scheduler gives the same answers to the same
+calls.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Answer = Dispatch | Refusal
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One call of a scheduler's method with its arguments, and what it answered."""
+    """A call of a scheduler's method with its arguments and its answer."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -27,7 +27,7 @@ class Observation:
 
 
 class ObservedScheduler(SharedScheduler):
-    """A scheduler that keeps every call a simulation makes, with its answer, in `log`."""
+    """A scheduler that keeps every call of a simulation, with its answer, in `log`."""
 
     log: list[Observation]
 
@@ -77,14 +77,14 @@ class ObservedScheduler(SharedScheduler):
 
 
 def observed_scheduler(table: RoutingTable, router_id: str, seed: int) -> ObservedScheduler:
-    """A scheduler of `table` with an empty log."""
+    """Return a scheduler of `table` with an empty log."""
     scheduler = ObservedScheduler(table, router_id, seed, sample_rate=0.0)
     scheduler.log = []
     return scheduler
 
 
 def replay_observations(log: Sequence[Observation], scheduler: PoolScheduler) -> int | None:
-    """Tell another scheduler the same; returns the position of the first call answered differently, None when all
+    """Make the logged calls of another scheduler. Return the position of the first different answer, or None if all
     agree.
     """
     for position, observation in enumerate(log):

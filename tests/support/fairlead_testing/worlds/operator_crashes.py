@@ -1,7 +1,7 @@
-"""A pool's whole world in virtual time, of which a copy is kept before and after every call the operator makes.
+"""A pool's whole world in virtual time. A copy of it is kept before and after every call that the operator makes.
 
-An operator that is killed loses its memory and nothing else. So a copy of the world at a call, with a new operator in
-it, is exactly what a kill at that call leaves. Copies that are equal have the same future and are lived only once.
+A killed operator loses only its memory. So a copy of the world at a call, with a new operator in it, is exactly the
+state after a kill at that call. Equal copies have the same future, so that only one of them is continued.
 """
 
 from __future__ import annotations
@@ -23,37 +23,40 @@ from fairlead_testing.fakes.cluster import FakeCluster
 from fairlead_testing.worlds.operator_stages import FakeControlPlane, VirtualStage
 
 REQUEST_EVERY, REQUEST_SECONDS = 3, 2
-"""Every instance gets a request so often, which takes so long: sometimes none is in flight, and one may still come."""
+"""The seconds between two requests of each instance, and the seconds that a request takes.
+
+The first is longer, so that sometimes no request is in flight although another will arrive.
+"""
 
 FAILING_ENGINE = {"simulated": {"decodeStep": "90ms"}}
-"""This engine ends as it starts."""
+"""A template whose engine ends at its start."""
 
 TERMINATING = {"deletionTimestamp": "2027-01-01T00:00:00Z", "finalizers": ["the kubelet still ends it"]}
-"""Of a deleted pod, until its kubelet has ended it."""
+"""The metadata of a deleted pod until its kubelet has ended it."""
 
 
 def has_failing_engine(pod: dict[str, Any]) -> bool:
-    """Whether the pod runs `FAILING_ENGINE`."""
+    """Return whether the pod runs `FAILING_ENGINE`."""
     arguments = pod["spec"]["containers"][0]["args"]
     return ("--decode-step-ms", "90") in pairwise(arguments)
 
 
 Hook = Callable[[str], None]
-"""Told before and after each call, with its name."""
+"""A function that is called before and after each call of the operator, with the call's name."""
 
 
 def _ignore(call: str) -> None:
-    """No copy is kept."""
+    """Keep no copy."""
 
 
 @dataclass(slots=True)
 class WatchedCluster(FakeCluster):
-    """Pods that are deleted end when the kubelet says so. Everything done to a pod is checked."""
+    """A cluster that checks every change of a pod. A deleted pod ends only when the kubelet reports its end."""
 
     hook: Hook = _ignore
     check_deletion: Callable[[dict[str, Any]], None] = lambda pod: None
     named: set[str] = field(default_factory=set)
-    """Every name a pod ever had."""
+    """The names of all pods that ever existed."""
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
         self.hook(f"before get {resource.name}")
@@ -92,18 +95,20 @@ class WatchedCluster(FakeCluster):
 
 @dataclass(slots=True)
 class RoutedControlPlane(FakeControlPlane):
-    """The API with routers behind it, that take a table a while after the API made it, and send requests by it."""
+    """The API with routers behind it. They take a table some time after the API made it, and send requests according to
+    it.
+    """
 
     hook: Hook = _ignore
     told: dict[str, InstanceState] = field(default_factory=dict)
     table: dict[str, InstanceState] = field(default_factory=dict)
-    """What every router routes by."""
+    """The table that all routers use: the state of each instance."""
     running: list[tuple[str, float]] = field(default_factory=list)
-    """Requests: the instance, and when it is through."""
+    """The instance of each running request, and when the request ends."""
     quiet_since: float | None = None
-    """Since when no client sends a request; None = they do."""
+    """Since when clients send no requests; None while they send some."""
     held: int = 0
-    """Requests that routers hold until an instance takes them."""
+    """The number of requests that routers hold until an instance accepts them."""
 
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
         self.hook("before put state")
@@ -139,7 +144,7 @@ class RoutedControlPlane(FakeControlPlane):
 
 @dataclass(slots=True, kw_only=True)
 class Copy:
-    """The world as a kill at one call leaves it."""
+    """The world as a kill at a call leaves it."""
 
     call: str
     now: float
@@ -156,7 +161,7 @@ class Copy:
     least_serving: int
 
     def essence(self) -> str:
-        """Equal for worlds with the same future."""
+        """Return a text that is equal for worlds with the same future."""
         objects = {f"{resource.name}/{name}": body for (resource, name), body in self.objects.items()}
         history = [asdict(event) for event in self.history]
         clients = [self.running, self.quiet_since, self.held]
@@ -166,17 +171,18 @@ class Copy:
 
 @dataclass(slots=True)
 class CrashingWorld:
-    """One pool `chat`, its kubelet, routers under load, and its operator. Begin with `create` or `resume`."""
+    """A pool `chat` with its kubelet, routers under load, and its operator. Begin with `create` or `resume`."""
 
     stage: VirtualStage
     least_serving: int = 0
-    """So many instances must take requests at any time."""
+    """The minimum number of instances that accept requests, which is asserted all the time."""
     most_live: int = 1_000
-    """So many pods may live at the same time."""
+    """The maximum number of pods that live at the same time, which is asserted."""
     copies: list[Copy] = field(default_factory=list)
     keeps_copies: bool = False
     trouble_at: tuple[int, str] | None = None
-    """The write, by its number from 0, that gets no answer, `before` it takes effect or `after`."""
+    """The write that gets no answer: its number from 0, and whether the failure comes `before` or `after` its effect.
+    """
     writes: int = 0
 
     @classmethod
@@ -187,7 +193,7 @@ class CrashingWorld:
 
     @classmethod
     def resume(cls, left: Copy) -> CrashingWorld:
-        """A new operator in the world that a killed one left."""
+        """Return a world with a new operator, in the state that a killed operator left."""
         found = copy.deepcopy(left)
         cluster = WatchedCluster(objects=found.objects, version=found.version, named=found.named)
         api = RoutedControlPlane(told=found.told, table=found.table, events=found.history, deleted=found.deleted)
@@ -226,7 +232,7 @@ class CrashingWorld:
         )
 
     async def live_until(self, wish: Callable[[CrashingWorld], bool], most_seconds: int = 120) -> None:
-        """Let time pass, second by second, until the wish comes true."""
+        """Let time pass, second by second, until the wish comes true. Raises AssertionError after `most_seconds`."""
         began = self.stage.now
         while not wish(self):
             assert self.stage.now - began < most_seconds, f"it never came to this: {wish.__name__}"
@@ -242,21 +248,23 @@ class CrashingWorld:
                     break
 
     def fail_a_pod(self) -> None:
-        """The first pod ends for good, with the requests on it."""
+        """Evict the first pod; its requests end."""
         pod = self.stage.pods()[0]
         pod["status"] = {"phase": "Failed", "reason": "Evicted"}
         self.api.running = [(instance, until) for instance, until in self.api.running if instance != pod["metadata"]["name"]]
 
     def clients_leave(self) -> None:
-        """No request comes from now on."""
+        """Stop all clients: they send no requests from now on."""
         self.api.quiet_since = self.stage.now
 
     def clients_come_back(self, held: int) -> None:
-        """They send so many requests, which routers hold while no instance takes them, and go on."""
+        """Make clients send requests again. Routers hold the first `held` until an instance accepts them."""
         self.api.quiet_since, self.api.held = None, held
 
     def delete_in_foreground(self) -> None:
-        """As `kubectl delete --cascade=foreground`: the garbage collector deletes the pods at once."""
+        """Delete the pool as `kubectl delete --cascade=foreground` does: the garbage collector deletes the pods at
+        once.
+        """
         self.stage.delete()
         for pod in self.stage.pods():
             pod["metadata"] |= TERMINATING
@@ -278,7 +286,7 @@ class CrashingWorld:
         self.writes += when == "after"
 
     def _move(self) -> None:
-        """A second passes for kubelet, routers and clients."""
+        """Advance kubelet, routers and clients by a second."""
         now = self.stage.now
         self.api.running = [(instance, until) for instance, until in self.api.running if until > now]
         for pod in list(self.stage.pods()):

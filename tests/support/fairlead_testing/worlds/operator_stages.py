@@ -1,4 +1,4 @@
-"""Reconciling on a fake cluster and a fake control API, in virtual time."""
+"""A pool and its reconciler on a fake cluster and a fake control API, in virtual time."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,9 @@ _AWAY = Later(cause=Cause.UNREACHABLE, problem="connection refused")
 
 @dataclass(slots=True)
 class FakeControlPlane:
-    """Takes everything while `up`; routers acknowledge at once while `acknowledges`."""
+    """A control API that accepts all calls while `up`. While `acknowledges`, routers acknowledge every table at
+    once.
+    """
 
     up: bool = True
     acknowledges: bool = True
@@ -56,7 +58,7 @@ class FakeControlPlane:
     departed: str = ""
     tasks: tuple[TaskObservation, ...] = ()
     canary: str | None = None
-    """The verdict about `canary_step`, or about whatever step the operator reports."""
+    """The verdict on `canary_step`, or on the step that the operator reports if there is no `canary_step`."""
     canary_step: str = ""
     in_flight: dict[str, int] = field(default_factory=dict)
     states: list[PoolState] = field(default_factory=list)
@@ -121,7 +123,7 @@ class FakeControlPlane:
 
 @dataclass(slots=True)
 class VirtualStage:
-    """A pool `chat` and its reconciler. `now` moves only when a test moves it, or as the `clock` that it gives."""
+    """A pool `chat` and its reconciler. `now` moves only when a test moves it; a test may give a `clock` instead."""
 
     now: float = 1_800_000_000.0
     clock: Callable[[], float] | None = None
@@ -132,12 +134,12 @@ class VirtualStage:
     engines: Engines | None = None
     reconciler: PoolReconciler | None = None
     events: list[tuple[str, str, str]] = field(default_factory=list)
-    """Kubernetes Events posted: type, reason, message."""
+    """The posted Kubernetes Events: type, reason, message."""
     seen: dict[tuple[Resource, str], Hashable] = field(default_factory=dict)
-    """What the watches told of each object."""
+    """For each object, the parts of its state to whose changes the watches react."""
 
     def restart(self) -> None:
-        """A new operator process: nothing is remembered."""
+        """Start a new operator process, which remembers nothing."""
         dependencies = Dependencies(
             settings=self.settings,
             cluster=self.cluster,
@@ -151,7 +153,7 @@ class VirtualStage:
         self.reconciler = PoolReconciler(KEY, dependencies)
 
     def apply(self, **spec: Any) -> None:
-        """Create the pool or change its spec, as kubectl."""
+        """Create the pool or change its spec, as kubectl does."""
         known = self.cluster.objects.get((Resource.POOLS, "chat"))
         generation = known["metadata"]["generation"] + 1 if known else 1
         metadata: dict[str, Any] = {"namespace": "default", "name": "chat"} | (known["metadata"] if known else {})
@@ -190,8 +192,9 @@ class VirtualStage:
             pod["status"] = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": "True"}]}
 
     async def round(self) -> float | None:
-        """One step, as kopf would have it taken: it adds the finalizer, calls the daemon or the deletion
-        handler, removes the finalizer.
+        """Run a step as kopf does, and return the seconds until the next one; None if no step is due.
+
+        kopf adds the finalizer, calls the daemon or the deletion handler, or removes the finalizer.
         """
         if self.reconciler is None:
             self.restart()
@@ -211,7 +214,9 @@ class VirtualStage:
         return due
 
     async def look_at_gateways(self) -> int:
-        """Look for what gateways say, as the operator does every two seconds; how often that woke the pool."""
+        """Read the gateways' status, as the operator does every two seconds. Return how many times this woke the
+        pool.
+        """
         woken: list[PoolKey] = []
         await self.news.look(self.cluster, self.settings.picker.service, woken.append)
         if woken and self.reconciler is not None:
@@ -219,7 +224,9 @@ class VirtualStage:
         return len(woken)
 
     def _watch(self) -> None:
-        """Tell the operator's worker of changes, as its handlers do: of the operator's own writes it hears nothing."""
+        """Report changed objects to the operator's worker, as its handlers do. They do not report the operator's own
+        writes.
+        """
         objects = self.cluster.objects.items()
         seen = {(resource, name): _ESSENCE[resource](body) for (resource, name), body in objects if resource in _ESSENCE}
         if seen != self.seen and self.reconciler is not None:
@@ -231,7 +238,9 @@ class VirtualStage:
         self.events.append((type_, reason, message))
 
     async def settle(self) -> float | None:
-        """Reconcile with ready pods until nothing is under way; the last answer."""
+        """Reconcile with ready pods until nothing is in progress. Return the last round's seconds until the next
+        round.
+        """
         due: float | None = None
         for _ in range(12):
             self.pods_become_ready()

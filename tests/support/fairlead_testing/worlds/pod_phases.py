@@ -1,4 +1,6 @@
-"""A test's kubelet: no process runs, but every pod gets an address and becomes ready, and deleted pods end at once."""
+"""A kubelet for tests: it runs no process, but every pod gets an address and becomes ready, and deleted pods end at
+once.
+"""
 
 import itertools
 import threading
@@ -17,30 +19,35 @@ _READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T0
 
 
 def bind(client: KubernetesClient, pod: str, node: str) -> None:
-    """Give a pod a node: one without is gone at once when it is deleted, one with a node has its grace period."""
+    """Bind a pod to a node. When a pod with a node is deleted, it has its grace period; a pod without one is gone at
+    once.
+    """
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": {"kind": "Node", "name": node}}
     client.call("POST", f"/api/v1/namespaces/default/pods/{pod}/binding", body)
 
 
 @dataclass(slots=True)
 class PodPhases:
-    """Moves pods on. `frozen` pods are left as they are; with `starts` off, new pods stay pending, with `ends`
-    off, deleted ones stay terminating. It is the kubelet of `nodes` too, which stay ready by that."""
+    """Advances the phases of pods, except those of `frozen` pods.
+
+    With `starts` off, new pods stay pending. With `ends` off, deleted pods stay terminating. It also reports `nodes` as
+    ready.
+    """
 
     client: KubernetesClient
     starts: bool = True
     ends: bool = True
     pause: float = 0.05
-    """Seconds between two looks at all pods."""
+    """The seconds between two looks at all pods."""
     frozen: set[str] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
     selectors: list[str] = field(default_factory=lambda: ["fairlead.dev/pool"])
-    """Labels of the pods that are moved."""
+    """The label selectors of the pods whose phases it advances."""
     addresses: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     ending: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Until `ending` is set: look at all pods again and again."""
+        """Advance all pods repeatedly until `ending` is set."""
         beaten_at = -_HEARTBEAT_SECONDS
         while not self.ending.wait(self.pause):
             if time.monotonic() - beaten_at >= _HEARTBEAT_SECONDS:
@@ -52,7 +59,9 @@ class PodPhases:
                     self._move(pod)
 
     def beat(self, node: str) -> None:
-        """Say that a node is ready, as its kubelet does every few seconds; a silent one is lost after 40 s."""
+        """Report a node as ready, as its kubelet does every few seconds. A node without a report counts as lost after
+        40 s.
+        """
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now, "lastTransitionTime": now}
         self.client.session.patch(
@@ -80,7 +89,7 @@ class PodPhases:
 
 @contextmanager
 def running_pod_phases(client: KubernetesClient, pause: float = 0.05) -> Iterator[PodPhases]:
-    """Moves all pods of the cluster until the block ends."""
+    """Advance all pods of the cluster until the block ends."""
     phases = PodPhases(client=client, pause=pause)
     thread = threading.Thread(target=phases.run, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""What reconciling sees of a pool: desired roles, instances and what routers say of them, made in a line each."""
+"""Builders of the reconciler's input: desired roles, instances, and the routers' observations of them."""
 
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceObservation, PoolObservations
@@ -17,7 +17,7 @@ def wanted(
     drain_timeout: float = 120.0,
     rollout: RolloutBounds = _USUAL_ROLLOUT,
 ) -> DesiredRole:
-    """A desired role with the usual bounds."""
+    """Return a desired role with the usual bounds."""
     return DesiredRole(
         role=role,
         replicas=replicas,
@@ -30,14 +30,14 @@ def wanted(
 
 
 def wanted_pool(replicas: int, *, minimum: int = 0, maximum: int = 64, rollout: RolloutBounds = _USUAL_ROLLOUT) -> DesiredPool:
-    """A desired pool of the role both."""
+    """Return a desired pool of the role both."""
     return DesiredPool(roles=(wanted(replicas, minimum=minimum, maximum=maximum, rollout=rollout),))
 
 
 def wanted_pair(
     prefill: int, decode: int, *, role_change: RoleChange = RoleChange.ROLE_FLIP, hashes: tuple[str, str] = ("one", "one")
 ) -> DesiredPool:
-    """A desired pool of prefill and decode instances, at least one of each."""
+    """Return a desired pool of prefill and decode instances, at least one of each."""
     return DesiredPool(
         roles=(
             wanted(prefill, role=Role.PREFILL, minimum=1, spec_hash=hashes[0]),
@@ -64,7 +64,7 @@ def instance(
     drained_as_surplus: bool = False,
     adopted: bool = False,
 ) -> ObservedInstance:
-    """An instance whose pod looks as its state says, unless told otherwise."""
+    """Return an observed instance. By default its pod's health fits its state."""
     usual = {InstanceState.PENDING: PodHealth.PENDING, InstanceState.STARTING: PodHealth.RUNNING, InstanceState.LOST: PodHealth.UNREACHABLE}
     return ObservedInstance(
         id=name,
@@ -86,12 +86,12 @@ def instance(
 
 
 def seen(name: str, *, in_flight: int = 0, sessions: int = 0, cache: int = 0, acknowledged: bool = True) -> InstanceObservation:
-    """What the routers report about one instance."""
+    """Return the routers' observation of an instance."""
     return InstanceObservation(id=name, in_flight=in_flight, bound_sessions=sessions, cache_tokens=cache, acknowledged=acknowledged)
 
 
 def answer(*instances: InstanceObservation, live_routers: int = 2) -> PoolObservations:
-    """The API's answer about these instances."""
+    """Return the API's observations of a pool with these instances."""
     return PoolObservations(
         table_version=1,
         table_acknowledged=all(item.acknowledged for item in instances),

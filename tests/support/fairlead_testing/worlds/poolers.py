@@ -1,5 +1,6 @@
-"""A stand-in for a pooler before Postgres, with what PgBouncer 1.18 does to a session: it refuses a start with the
-parameter `options`, and in transaction mode passes no notice on to a client that waits for one.
+"""A stand-in for a connection pooler in front of Postgres, with two restrictions of PgBouncer 1.18.
+
+It refuses the start parameter `options`. In transaction mode it passes no notification on to a waiting client.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ _NOTICE = b"A"
 
 @asynccontextmanager
 async def pooler(url: str, *, transactions: bool = False) -> AsyncIterator[str]:
-    """The URL of a pooler, in session mode unless it pools by transactions, before the database of `url`."""
+    """Yield the URL of a pooler in front of the database of `url`, in session mode unless `transactions` is set."""
     parts = conninfo_to_dict(plain(url))
     socket = Path(str(parts["host"])) / f".s.PGSQL.{parts.get('port') or 5432}"
 
@@ -59,7 +60,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, soc
 
 
 async def _first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-    """The message by which a session begins, after those that ask for encryption."""
+    """Return the message that starts a session, after requests for encryption, which are declined."""
     while True:
         head = await reader.readexactly(8)
         length, code = struct.unpack("!ii", head)

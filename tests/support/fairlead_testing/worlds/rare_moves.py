@@ -1,4 +1,6 @@
-"""Moves for causes that long random histories do not come by: a scheduler that makes one, for each."""
+"""Moves of sessions for causes that long random histories do not reach: for each cause, a scheduler that makes such a
+move.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +18,7 @@ from fairlead_testing.builders.routing import dispatches, having_seen, request, 
 
 @dataclass(frozen=True)
 class Served:
-    """A turn as routers keep it for copies."""
+    """A served turn as routers keep it to decide on copies of prefixes."""
 
     request: RoutingRequest
     began: float
@@ -28,7 +30,7 @@ BY_CHANCE, BY_SCORE = "random-picker", "max-score-picker"
 
 
 def turn(scheduler: PoolScheduler, name: str, at: float, **more: Any) -> str:
-    """A request of session s from its start to its end; its instance."""
+    """Run a request of session s from start to end, and return its instance."""
     (sent,) = dispatches(scheduler.submit(replace(_asked(name, at), **more), at))
     scheduler.first_token(name, at + 0.1)
     scheduler.complete(name, at + 0.2, 5, None)
@@ -42,7 +44,10 @@ def cold() -> PoolScheduler:
 
 
 def idle_instance() -> PoolScheduler:
-    """It is predicted late everywhere, and its home is at work, while the other instance has nothing to do."""
+    """Return a scheduler with a session that was sent to an idle instance.
+
+    Its request was predicted to be late everywhere, and only its home was busy.
+    """
     facts = table(2, policy="sticky", rejection=EarlyRejectionFacts(mode="Load", headroom=1.0))
     scheduler = having_seen(PoolScheduler(facts, "router-0", 1))
     home = turn(scheduler, "a", 0.0)
@@ -66,7 +71,9 @@ def engine_stalled() -> PoolScheduler:
 
 
 def no_room() -> PoolScheduler:
-    """When the request that was to move its session is sent, its new host is full."""
+    """Return a scheduler in which a move of a session is dropped, because its target is full when the request is
+    sent.
+    """
     scheduler = _waiting_to_move()
     scheduler.observe_engine("i01", 0.99, 2.5)
     scheduler.first_token("other", 3.0)
@@ -74,7 +81,9 @@ def no_room() -> PoolScheduler:
 
 
 def session_moved() -> PoolScheduler:
-    """While the request that was to move its session waits, another one moves it to a third instance."""
+    """Return a scheduler in which a waiting move is dropped, because another request moves the session to a third
+    instance.
+    """
     scheduler = _waiting_to_move(3)
     scheduler.first_token("third", 2.5)
     scheduler.submit(_asked("c", 2.5), 2.5)
@@ -84,7 +93,7 @@ def session_moved() -> PoolScheduler:
 
 
 def operator() -> PoolScheduler:
-    """Before the move that was decided is made, somebody pauses migrations."""
+    """Return a scheduler in which a decided move is dropped, because somebody pauses migrations before it is made."""
     scheduler = _waiting_to_move()
     facts = scheduler.table
     scheduler.update_table(replace(facts, version=2, routing=replace(facts.routing, migrations=MIGRATIONS_PAUSED)), 2.5)
@@ -106,7 +115,7 @@ def filtered_out() -> PoolScheduler:
 
 
 def prefix_copied() -> PoolScheduler:
-    """Two sessions begin with the same prompt at i00, so i01 gets it ahead of the next one."""
+    """Return a scheduler that copies a prefix to i01, because two sessions at i00 begin with the same prompt."""
     facts = table(2, policy="sticky")
     transfer = KvTransferFacts(tokens_per_second=1e6, copies=COPIES_THAT_PAY)
     scheduler = PoolScheduler(replace(facts, engine=replace(facts.engine, kv_transfer=transfer)), "router-0", 1)
@@ -122,7 +131,7 @@ def prefix_copied() -> PoolScheduler:
 
 
 def triggers(records: SchedulerRecords) -> set[BindingReason]:
-    """Of all moves of a session, or of a request alone, and of first placements."""
+    """Return the triggers of all moves of sessions and of single requests, and the reasons of all first placements."""
     moves = {move.trigger for move in (*records.migrations, *records.reroutes)}
     return moves | {change.reason for change in records.bindings if change.previous is None}
 
@@ -142,7 +151,7 @@ SCENARIOS: Mapping[BindingReason, Callable[[], PoolScheduler]] = MappingProxyTyp
         BindingReason.PREFIX_COPIED: prefix_copied,
     }
 )
-"""By cause; all others come about in long histories."""
+"""A scenario for each cause that long random histories do not reach."""
 
 
 def _asked(name: str, at: float) -> RoutingRequest:
@@ -150,7 +159,9 @@ def _asked(name: str, at: float) -> RoutingRequest:
 
 
 def _waiting_to_move(instances: int = 2) -> PoolScheduler:
-    """Session s lives on i00, which is hot. Its request b waits for i01, to move it there."""
+    """Return a scheduler in which session s is bound to the hot instance i00, and its request b waits to move it to
+    i01.
+    """
     parameters = {"hot_tokens": 3_000, "least_gain_seconds": -3600.0}
     scheduler = PoolScheduler(table(instances, policy="ear", parameters=parameters, kv_cache_tokens=10_000), "router-0", 1)
     turn(scheduler, "a", 0.0)
@@ -162,7 +173,7 @@ def _waiting_to_move(instances: int = 2) -> PoolScheduler:
 
 
 def _picked(picker: str, plugins: Sequence[Mapping[str, Any]]) -> PoolScheduler:
-    """Session s has ten more turns while much waits at its first home."""
+    """Return a scheduler after ten more turns of session s, while many requests wait at its first home."""
     parameters = {
         "session-affinity-scorer": {"strategy": "session_id"},
         "utilization-filter": {"conditions": [{"metric": "waiting-queue", "maxValue": 1}]},

@@ -1,4 +1,4 @@
-"""Real vLLM engines with a router before them, and what the engines themselves say of their caches."""
+"""Real vLLM engines with a router in front of them, and the contents of their caches as the engines report them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 COMPLETIONS = "/v1/completions"
 SECONDS = 600.0
-"""For what takes seconds on a quiet machine."""
+"""The time limit for work that takes seconds on a quiet machine."""
 SILENT_MILLISECONDS = 10_000
-"""How long an engine may pause within a replay before it is asked again."""
+"""The longest pause of an engine within a replay of its events, before the replay is requested again."""
 
 SOURCE = Source(instance="engine")
 
 
 @dataclass
 class Published:
-    """All that an engine has published since its start."""
+    """The events that an engine has published since its start."""
 
     batches: int = 0
     removed: int = 0
     hashes: set[BlockHash] = field(default_factory=set)
-    """Of all blocks that were ever stored."""
+    """The hashes of all blocks that were ever stored."""
     index: BlockIndex = field(default_factory=BlockIndex)
 
     def take(self, events: Sequence[WireEvent]) -> None:
@@ -53,7 +53,7 @@ class Published:
 
 @dataclass
 class Live:
-    """The engines and a router before them."""
+    """The engines, and a router in front of them."""
 
     running: RunningRouter
     engines: dict[str, VllmEngine]
@@ -68,22 +68,23 @@ class Live:
         return await self.running.client.post(COMPLETIONS, json=document, timeout=SECONDS)
 
     async def cached(self, prompt: Sequence[int], **more: Any) -> tuple[str, int]:
-        """Who answered a prompt, and how many of its tokens that engine had cached."""
+        """Send a prompt. Return the instance that answered, and how many tokens of the prompt it had cached."""
         answer = await self.ask(prompt, **more)
         assert answer.status_code == 200, answer.text
         return answer.headers["x-fairlead-instance"], int(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
 
     def hear_out(self, instance: str) -> None:
-        """Take from the engine's replay socket what it has published since we asked it last.
+        """Read from the engine's replay socket the events that it has published since the last call.
 
-        It drops what a busy reader does not take in time, its last word too: then the rest is asked for.
+        The socket drops messages that a busy reader does not take in time, and may drop the last message too. Dropped
+        events are requested again.
         """
         with zmq.Context() as context:
             while not self._all_taken(context, instance):
                 pass
 
     def _all_taken(self, context: zmq.Context[Any], instance: str) -> bool:
-        """Ask once, at a socket of its own; whether nothing of the answer was dropped."""
+        """Request the missing events once, at a new socket. Return whether no message of the answer was dropped."""
         truth, complete = self.truths[instance], True
         with context.socket(zmq.DEALER) as asking:
             asking.linger, asking.rcvtimeo, asking.rcvhwm = 0, SILENT_MILLISECONDS, 0
@@ -99,28 +100,30 @@ class Live:
         return complete
 
     async def agrees(self, instance: str) -> BlockIndex:
-        """Wait until the router's index has as many blocks as the engine says; what it says, as an index."""
+        """Wait until the router's index has as many blocks as the engine reports, and return the engine's report as an
+        index.
+        """
         await asyncio.to_thread(self.hear_out, instance)
         truth = self.truths[instance].index
         await until(lambda: self.index.blocks(Source(instance=instance)) == truth.blocks(SOURCE), SECONDS)
         return truth
 
     async def agrees_about(self, instance: str, asked: Sequence[Sequence[int]]) -> None:
-        """Wait for that, and compare prompt by prompt."""
+        """Wait until both indexes have as many blocks, and assert that they match the same blocks of each prompt."""
         truth = await self.agrees(instance)
         for prompt in asked:
             keys = block_keys(prompt, BLOCK_TOKENS)
             assert self.index.match(Source(instance=instance), keys) == truth.match(SOURCE, keys)
 
     async def metric(self, instance: str, name: str) -> float:
-        """The sum of an engine's samples of this name."""
+        """Return the sum of an engine's samples of the metric `name`."""
         async with httpx.AsyncClient(trust_env=False) as client:
             page = (await client.get(f"http://{self.engines[instance].address}/metrics", timeout=SECONDS)).text
         return sum(sample.value for family in text_string_to_metric_families(page) for sample in family.samples if sample.name == name)
 
 
 async def live_before(world: World, engines: dict[str, VllmEngine]) -> Live:
-    """A router that follows the events of these engines."""
+    """Return a router that follows the KV events of these engines."""
     addresses = [engine.address for engine in engines.values()]
     world.api.state.set_table(routing_table(addresses, model=MODEL, engine_type="vllm", policy="least-request", continue_answers="Enabled"))
     running = await world.start_router(timeouts=Timeouts(connect=5.0, first_byte=SECONDS, idle=SECONDS, total=SECONDS, shutdown=5.0))

@@ -1,4 +1,4 @@
-"""A connection from a router to the one that decides for it, which carries what was said when a test says so."""
+"""A connection between a front router and the router that decides for it. It delivers messages when a test says so."""
 
 from collections import deque
 
@@ -10,8 +10,9 @@ Outcome = Dispatch | Refusal
 
 
 class Wire:
-    """`words` and `verdicts` are what was said and not yet heard; `decided` what words brought the decider's own
-    requests.
+    """The connection. `words` (of the front) and `verdicts` (of the decider) were sent and not yet delivered.
+
+    `decided` has the outcomes that delivered words caused for the decider's own requests.
     """
 
     def __init__(self, front: SharedScheduler, decider: SharedScheduler, now: float) -> None:
@@ -24,25 +25,27 @@ class Wire:
         front.ask(self, now)
 
     def tell(self, word: Word, now: float) -> None:
-        """The front says something."""
+        """Send a word from the front."""
         self.words.append(word)
 
     def carry(self, now: float) -> tuple[Outcome, ...]:
-        """Let each hear what the other said; what the front is to do."""
+        """Deliver all messages in both directions. Return the outcomes for the front."""
         outcomes: list[Outcome] = []
         while self.words or self.verdicts.said:
             outcomes += self.carry_one(now)
         return tuple(outcomes)
 
     def carry_one(self, now: float) -> tuple[Outcome, ...]:
-        """Let the next word be heard, or the next verdict if there is no word."""
+        """Deliver the next word, or the next verdict if there is no word. Return the outcomes for the front."""
         if self.words:
             self.decided += self.decider.hear_front(self.verdicts, self.words.popleft(), now)
             return ()
         return self.front.hear(self.verdicts.said.popleft(), now) if self.verdicts.said else ()
 
     def part(self, now: float) -> tuple[Outcome, ...]:
-        """Lose what was not yet heard, and let both know; what the front is to do."""
+        """Break the connection: undelivered messages are lost, and both routers learn it. Return the outcomes for the
+        front.
+        """
         self.words.clear()
         self.verdicts.said.clear()
         self.decided += self.decider.leave(self.verdicts, now)
@@ -50,11 +53,11 @@ class Wire:
 
 
 class _Verdicts:
-    """The way back."""
+    """The direction from the decider to the front."""
 
     def __init__(self) -> None:
         self.said: deque[Outcome] = deque()
 
     def tell(self, verdict: Outcome, now: float) -> None:
-        """The decider says something."""
+        """Send a verdict from the decider."""
         self.said.append(verdict)

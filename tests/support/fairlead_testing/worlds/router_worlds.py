@@ -1,6 +1,6 @@
 """Worlds for tests of routers.
 
-A router runs in this process behind a real server, with a fake control API over HTTP and engines that do what a
+A router runs in this process behind a real server, with a fake control API over HTTP and engines that behave as a
 request's header says.
 """
 
@@ -31,21 +31,21 @@ from fairlead_testing.fakes.system_api import ROUTER_TOKEN, FakeSystemApi
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 _NUMBERS = itertools.count()
-"""Of the requests that engines get, in the order of their arrival at any of them."""
+"""Numbers for the requests that engines get, in order of arrival at any engine."""
 
 CHUNK = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "tok "}}]}
 USAGE = {"prompt_tokens": 8, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}
 
 
 async def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait for something other tasks bring about; fails after `seconds`."""
+    """Wait until the condition is true; raises TimeoutError after `seconds`."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.005)
 
 
 async def read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
-    """The body of a request with these headers."""
+    """Return the body of a request with these headers."""
     if headers.get("transfer-encoding") != "chunked":
         return await reader.readexactly(int(headers.get("content-length", "0")))
     body = b""
@@ -59,42 +59,43 @@ async def read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> by
 class ScriptedEngine:
     """An HTTP engine over a plain socket.
 
-    The request header `x-script` chooses what it does; `seen` holds the requests it got.
+    The request header `x-script` selects its behaviour; `seen` has the requests that it got.
     """
 
     name: str
     seen: list[dict[str, Any]] = field(default_factory=list)
     broken: bool = False
-    """Answers 500 to everything."""
+    """Whether it answers 500 to all requests."""
     models: list[str] = field(default_factory=list)
-    """The models that it lists and serves; empty: it lists none and serves all."""
+    """The models that it lists and serves. If empty, it lists none and serves all."""
     refuses: int = 0
-    """The 4xx that it answers to everything; 0: none."""
+    """The 4xx status of its answers to all requests; 0 if it refuses none."""
     hands_on: bool = True
-    """Whether it tells where the KV blocks of a prefill are when asked to."""
+    """Whether it reports where the KV blocks of a prefill are if the request asks for that."""
     fetches: str = ""
-    """What becomes of a request that names another engine's blocks: `silence`, `loss`, `error`; "": it is answered."""
+    """The fate of a request that names another engine's blocks: `silence`, `loss`, `error`; "" if it is answered."""
     step: asyncio.Event = field(default_factory=asyncio.Event)
-    """`stepwise` streams wait for it before every chunk but the first."""
+    """The event for which `stepwise` streams wait before every chunk except the first."""
     early_answer: bytes = b""
-    """What is answered to a POST after a thousand bytes of its body; `cut_short` holds the request lines."""
+    """The answer to a POST after a thousand bytes of its body; `cut_short` has the request lines of such POSTs."""
     cut_short: list[str] = field(default_factory=list)
     raw: bytes = b""
-    """What the script `raw` answers, byte for byte."""
+    """The bytes with which the script `raw` answers."""
     hangs_up_after_raw: bool = False
-    """Whether the connection is lost then."""
+    """Whether it breaks the connection after `raw`."""
     held: dict[str, Any] | None = None
-    """The response that it holds, whatever its id."""
+    """The stored response that it returns for every response id; None if it returns its own responses."""
     events: list[str] = field(default_factory=list)
-    """What streams consist of, instead of chunks of a chat; `stepwise_events` makes all but the first wait for
-    `step`.
+    """The events of its streams, instead of chunks of a chat.
+
+    With `stepwise_events`, every event except the first waits for `step`.
     """
     stepwise_events: bool = False
     cards: list[Any] = field(default_factory=list)
-    """What its list of models holds; without any it has no list."""
+    """The entries of its list of models; if empty, it has no list."""
     hang_up_after_events: bool = False
     pages: dict[str, bytes] = field(default_factory=dict)
-    """What it answers to a GET of these paths."""
+    """Its answers to a GET, by path."""
     disconnects: int = 0
     port: int = 0
     _server: asyncio.Server | None = None
@@ -109,7 +110,7 @@ class ScriptedEngine:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Refuse connections and cut those there are."""
+        """Refuse new connections and cut the open ones."""
         if self._server is not None:
             self._server.close()
         for writer in tuple(self._writers):
@@ -163,7 +164,9 @@ class ScriptedEngine:
             writer.close()
 
     def _answer_held(self, line: str, writer: asyncio.StreamWriter) -> None:
-        """Responses are held by their maker alone: engine `i0` holds those that end in `-i0`."""
+        """Answer a request for a stored response. Each engine stores only its own: `i0` has the responses that end in
+        `-i0`.
+        """
         response = line.split()[1].removeprefix("/v1/responses/").removesuffix("/cancel").partition("?")[0]
         if self.held is not None:
             self._write(writer, 200, json.dumps(self.held).encode())
@@ -173,7 +176,7 @@ class ScriptedEngine:
             self._write(writer, 404, b'{"error": {"message": "not found"}}')
 
     def _blocks(self, document: dict[str, Any]) -> dict[str, Any] | None:
-        """Where the KV blocks of this prefill are, if the request asks for that."""
+        """Return the location of this prefill's KV blocks; None if the request does not ask for it."""
         if not self.hands_on or not (document.get("kv_transfer_params") or {}).get("do_remote_decode"):
             return None
         return {
@@ -300,7 +303,7 @@ class ScriptedEngine:
 
 @dataclass
 class RunningRouter:
-    """A router being served, and a client for it."""
+    """A router that serves, and a client for it."""
 
     router: Router
     server: GatewayServer
@@ -309,7 +312,7 @@ class RunningRouter:
     client: httpx.AsyncClient
     served: asyncio.Task[None]
     admin: httpx.AsyncClient
-    """For the operators' port."""
+    """A client for the operators' port."""
 
     @property
     def pool(self) -> Pool:
@@ -322,7 +325,7 @@ class RunningRouter:
         return scheduler
 
     def busy(self) -> int:
-        """Number of requests that any account still counts."""
+        """Return the number of requests that any account of the router still counts."""
         pools = tuple(self.router.pools.living())
         counted = sum(row.in_flight + row.waiting for pool in pools for row in pool.scheduler.in_flight())
         return counted + sum(len(pool.account.tickets) for pool in pools) + self.router.calls.active()
@@ -335,14 +338,14 @@ class RunningRouter:
 
 @dataclass
 class World:
-    """The world of a test: it starts engines and routers as needed, and stops them all at the end."""
+    """The world of a test: it starts engines and routers on demand, and stops all of them at the end."""
 
     api: FakeSystemApi
     directory: Path
     engines: list[ScriptedEngine] = field(default_factory=list)
     routers: list[RunningRouter] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
-    """Ids of decisions that clients heard."""
+    """The ids of decisions that clients received."""
 
     async def start_engines(self, count: int) -> list[ScriptedEngine]:
         for _ in range(count):
@@ -382,7 +385,7 @@ class World:
         return running
 
     async def stop_router(self, running: RunningRouter) -> None:
-        """As on a signal: drain, stop serving, last reports, goodbye."""
+        """Stop a router as a signal does: it drains, stops serving, sends its last reports and says goodbye."""
         self.routers.remove(running)
         await running.client.aclose()
         await running.admin.aclose()
@@ -392,7 +395,7 @@ class World:
         await running.router.stop()
 
     async def ready(self, count: int = 2, timeouts: Timeouts | None = None, **table: Any) -> RunningRouter:
-        """Engines, a table of them, and a router that has it."""
+        """Start engines, set a table of them, and return a router that has the table."""
         await self.start_engines(count)
         self.api.state.set_table(self.table(**table))
         running = await (self.start_router() if timeouts is None else self.start_router(timeouts=timeouts))

@@ -1,4 +1,4 @@
-"""A router process with few files, whose memory and files are looked at from outside."""
+"""A router process with a low limit of open files; its memory and files are read from /proc."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports of one router process, which is `pid`."""
+    """The pid and the ports of a router process."""
 
     pid: int
     clients: int
@@ -32,21 +32,23 @@ class Ports:
     routers: int
 
     def files(self) -> int:
-        """Open ones."""
+        """Return the number of the process's open files."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
     def memory(self) -> float:
-        """In MiB."""
+        """Return the process's resident memory in MiB."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * resource.getpagesize() / MEBIBYTE
 
     def most_memory(self) -> float:
-        """The most that it has had, in MiB."""
+        """Return the process's highest resident memory so far, in MiB."""
         return int(Path(f"/proc/{self.pid}/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
 
 
 @asynccontextmanager
 async def small_router(world: World, files: int, **environment: str) -> AsyncIterator[Ports]:
-    """A router process that may open this many files, in front of the world's engines, or of one."""
+    """Run a router process that may open this many files, in front of the world's engines; one is started if there are
+    none.
+    """
     if not world.engines:
         await world.start_engines(1)
     world.api.state.set_table(world.table())
@@ -86,6 +88,6 @@ async def _is_ready(ports: Ports) -> bool:
 
 
 async def status_of(port: int, path: str) -> int:
-    """The status of a GET."""
+    """Return the HTTP status of a GET of `path` at a port of this machine."""
     async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS) as client:
         return (await client.get(f"http://127.0.0.1:{port}{path}")).status_code

@@ -1,5 +1,6 @@
-"""Pools that take turns on shared devices, and one operator for them, in virtual time: a fake cluster and fake engines
-that use the memory of a device, or have left it.
+"""Pools that take turns on shared devices, and their operator, in virtual time.
+
+The cluster and the engines are fakes. An engine uses the memory of a device or has left it.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ BUSY = PoolDemand(held_requests=0, held_prompt_tokens=0, in_flight=1, idle_secon
 
 @dataclass(slots=True)
 class ControlPlanes:
-    """A control plane of its own for each pool."""
+    """A separate fake control plane for each pool."""
 
     of: dict[str, FakeControlPlane] = field(default_factory=dict)
 
@@ -51,7 +52,7 @@ class ControlPlanes:
 
 @dataclass
 class TurnStage:
-    """Pools by name, reconciled one after the other every second. An engine starts for `start_seconds`."""
+    """Pools by name, reconciled in turn every second. An engine needs `start_seconds` to start."""
 
     start_seconds: float = 5.0
     wake_seconds: float = 2.0
@@ -69,7 +70,9 @@ class TurnStage:
         self.fake = FakeEngines(now=lambda: self.now, wake_seconds=self.wake_seconds, sleep_seconds=self.sleep_seconds)
 
     def pool_of(self, name: str, replicas: int, claims: Mapping[str, Any] | tuple[str, ...], least: int = 0, **spec: Any) -> None:
-        """Create or change a pool whose instances share these claims; a mapping is the whole section `turns`."""
+        """Create or change a pool whose instances share these claims. `claims` may also be the whole section `turns` as
+        a mapping.
+        """
         turns = dict(claims) if isinstance(claims, Mapping) else {"claims": list(claims)}
         count = len(turns["claims"])
         role = {"name": "both", "minReplicas": least, "maxReplicas": count, "warm": {"asleep": count, "turns": turns}}
@@ -85,7 +88,7 @@ class TurnStage:
             self.restart()
 
     def restart(self) -> None:
-        """A new operator process: nothing is remembered."""
+        """Start a new operator process, which remembers nothing."""
         self.turns = DeviceTurns()
         self.turns.wake = self.woken.append
         dependencies = Dependencies(
@@ -137,7 +140,7 @@ class TurnStage:
         return self.planes.of[pool].events
 
     def using(self) -> dict[str, list[str]]:
-        """The pods that use the memory of each claim's device."""
+        """Return, for each claim, the pods that use the memory of its device."""
         used: dict[str, list[str]] = {}
         for name in self.states():
             if name in self.born and not self.fake.has_left(self.address(name)):
@@ -145,7 +148,7 @@ class TurnStage:
         return used
 
     async def second(self, seconds: float = 1.0) -> None:
-        """Some time passes: pods become ready, each pool is reconciled, and the engines do what they are told."""
+        """Let time pass: pods become ready, each pool is reconciled, and the engines carry out their commands."""
         for pod in self.pods():
             name = pod["metadata"]["name"]
             is_ready = self.now - self.born.setdefault(name, self.now) >= self.start_seconds and name not in self.unready

@@ -1,8 +1,8 @@
-"""A pool of ideal instances on a virtual clock: drives a scheduler with arrivals and answers its dispatches
-by the speed of the table, or by another that is the true one.
+"""A pool of ideal instances on a virtual clock. It drives a scheduler with arrivals and serves its dispatches at the
+prefill speed of the table, or at a different true speed.
 
-An instance prefills one request at a time at that speed and decodes without slowing down; its real
-cache is one LRU of blocks.
+An instance prefills one request at a time at that speed, and decodes without slowing down. Its real cache is an LRU of
+blocks.
 """
 
 import random
@@ -19,7 +19,7 @@ from fairlead.tables import RoutingTable
 
 @dataclass
 class PoolRun:
-    """The result of a run: TTFT per served request, refusals, and real cached and prompt tokens."""
+    """The result of a run: TTFT of each served request, refusals, and really cached and prompt tokens."""
 
     ttft: dict[str, float] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
@@ -29,11 +29,11 @@ class PoolRun:
 
     @property
     def hit_rate(self) -> float:
-        """Cached share of all prompt tokens (0-1)."""
+        """Return the cached share of all prompt tokens (0-1)."""
         return self.cached_tokens / self.prompt_tokens
 
     def attainment(self, slo_seconds: float) -> float:
-        """Share of all requests, refused ones included, with a TTFT below the SLO."""
+        """Return the share of all requests, including refused ones, with a TTFT below the SLO."""
         return sum(ttft < slo_seconds for ttft in self.ttft.values()) / (len(self.ttft) + len(self.refused))
 
 
@@ -52,7 +52,9 @@ class VirtualPool:
         self._sequence = 0
 
     def run(self, requests: Sequence[RoutingRequest], tables: Sequence[tuple[float, RoutingTable]] = ()) -> PoolRun:
-        """Submit each request at its arrival and take each table at its time; return when nothing is in flight."""
+        """Submit each request at its arrival and each table at its time; return the result when nothing is in
+        flight.
+        """
         arrivals = {request.id: request for request in requests}
         versions = {str(table.version): table for _, table in tables}
         for request in requests:
@@ -107,8 +109,10 @@ class VirtualPool:
 
 
 def conversations(count: int, rate: float, seed: int, *, turns: int = 6, live: int = 60) -> list[RoutingRequest]:
-    """Requests of conversations that all begin with one system block and grow by 1-4 blocks of 512 tokens a turn;
-    Poisson arrivals at `rate`.
+    """Return requests of conversations that begin with the same system block and grow by 1-4 blocks of 512 tokens a
+    turn.
+
+    Arrivals are a Poisson process of `rate` requests per second.
     """
     source = random.Random(seed)
     histories: list[tuple[str, list[int]]] = []

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer as soon as nothing is left to do: hours of waiting take no time."""
+"""An event loop whose clock jumps to the next timer when nothing else is left to do: hours of waiting take no time."""
 
 import asyncio
 import selectors
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 HELP_SECONDS = 60.0
-"""Real time for another thread to bring what a story waits for when no timer will."""
+"""The real seconds that the loop waits for another thread when no timer is left."""
 
 
 class _JumpingSelector(selectors.SelectSelector):
@@ -26,7 +26,7 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """`time()` begins at 0 and counts virtual seconds."""
+    """An event loop whose `time()` begins at 0 and counts virtual seconds."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -37,11 +37,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(main: Coroutine[Any, Any, Value]) -> Value:
-    """`asyncio.run` in virtual time."""
+    """Run a coroutine as `asyncio.run` does, in virtual time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
 
 
 def virtual_now() -> float:
-    """Virtual seconds since the loop began; a clock for what is tested."""
+    """Return the virtual seconds since the loop began, as a clock for the tested code."""
     return asyncio.get_running_loop().time()

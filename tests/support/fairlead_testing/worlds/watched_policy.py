@@ -1,7 +1,4 @@
-"""Wraps a policy and checks its every answer against the table and the circuits.
-
-The check uses nothing but those two.
-"""
+"""Wraps a policy and checks each of its answers against the table and the circuits, and against nothing else."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,9 +50,9 @@ class Recorded:
 
 
 class WatchedPolicy:
-    """Answers as `inner` does; raises AssertionError when `inner` names an instance it may not name.
+    """A policy that answers as `inner` does, and raises AssertionError when `inner` chooses a forbidden instance.
 
-    `seen` counts what was named.
+    `seen` counts the chosen instances by kind.
     """
 
     def __init__(self, inner: Policy, seen: Counter[str]) -> None:
@@ -87,7 +84,7 @@ class WatchedPolicy:
         return decision
 
     def _check_weighing(self, decision: Decision) -> None:
-        """Check that the record of the decision gives the same choice, and explains it in a sentence."""
+        """Check that the decision's record leads to the same choice, and explains it in a sentence."""
         weighing = decision.weigh()
         terms = BUILT_IN.terms(self.name)
         ground = ground_of(terms, weighing.rule, weighing.limits)
@@ -123,8 +120,10 @@ class WatchedPolicy:
 
 
 def able_to_prefill(view: PoolView, now: float) -> dict[str, InstanceLoad]:
-    """Instances of the table that may be given new requests: accepting, circuit closed, and with someone to
-    decode if they only prefill.
+    """Return the instances that may get new requests: they accept, and their circuit is closed or spared (see
+    `is_spared`).
+
+    A prefill instance counts only if another instance can decode.
     """
     someone_decodes = bool(able_to_decode(view, now))
     return {
@@ -135,7 +134,9 @@ def able_to_prefill(view: PoolView, now: float) -> dict[str, InstanceLoad]:
 
 
 def able_to_decode(view: PoolView, now: float) -> dict[str, InstanceLoad]:
-    """Instances that may decode what others prefilled: those of role decode, of role both when there is none."""
+    """Return the instances that may decode what others prefilled: those of role decode, or of role both if there is
+    none.
+    """
     healthy = _healthy(view, now)
     decoding = {name: load for name, load in healthy.items() if load.entry.role is Role.DECODE}
     return decoding or {name: load for name, load in healthy.items() if load.entry.role is Role.BOTH}
@@ -148,14 +149,17 @@ def _healthy(view: PoolView, now: float) -> dict[str, InstanceLoad]:
 
 
 def is_spared(load: InstanceLoad, accepting: Sequence[InstanceLoad], now: float) -> bool:
-    """Whether all that could stand in for an instance are broken too: decode instances can for prefill instances."""
+    """Return whether the circuits of all instances that could replace this one are open too.
+
+    Prefill instances can be replaced by any instance, all others only by instances that decode.
+    """
     stand_in = [one for one in accepting if load.entry.role is Role.PREFILL or one.entry.role is not Role.PREFILL]
     return all(one.is_shut(now) for one in stand_in)
 
 
 @contextmanager
 def watched_policies(seen: Counter[str]) -> Iterator[None]:
-    """Schedulers made or given a table meanwhile have their policies watched."""
+    """Watch the policies of all schedulers that are made or get a table during the block."""
 
     built = PolicyCatalogue.build
 

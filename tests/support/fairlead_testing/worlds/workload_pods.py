@@ -1,4 +1,4 @@
-"""Pods of a Deployment on a fake cluster, as its controller and the kubelets leave them."""
+"""Pods of a Deployment on a fake cluster, as the Deployment's controller and the kubelets leave them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ HASH = "5d4f8c7b9"
 
 
 def workload_pod(name: str, *, template_hash: str = HASH, **labels: str) -> dict[str, Any]:
-    """A running pod of the Deployment `vllm`, with what a team may have written on it."""
+    """Return a running pod of the Deployment `vllm`, with labels and annotations such as a team writes."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -38,7 +38,7 @@ def workload_pod(name: str, *, template_hash: str = HASH, **labels: str) -> dict
 
 @dataclass(slots=True)
 class PretendedDeployment:
-    """The Deployment `vllm`, or a StatefulSet, whose controller ends pods as Kubernetes does."""
+    """The Deployment `vllm`, or a StatefulSet, with a controller that ends pods as Kubernetes does."""
 
     stage: VirtualStage
     ordered: bool = False
@@ -46,7 +46,7 @@ class PretendedDeployment:
     ended: list[str] = field(default_factory=list)
 
     def declare(self, replicas: int) -> None:
-        """Create it, or set its number as kubectl does."""
+        """Create the workload, or set its number of replicas, as kubectl does."""
         body = {"metadata": {"name": "vllm", "namespace": "default"}, "spec": {"replicas": replicas}}
         self.stage.cluster.put(self.resource, body)
 
@@ -60,7 +60,7 @@ class PretendedDeployment:
         return number
 
     def work(self) -> None:
-        """What its controller does in a moment."""
+        """Let the controller end surplus pods and create missing ones."""
         names = [pod["metadata"]["name"] for pod in self.stage.pods()]
         for name in sorted(names, key=self._rank)[: max(0, len(names) - self.replicas)]:
             self._check(name)
@@ -93,13 +93,13 @@ class PretendedDeployment:
 
 
 def run_workload(cluster: FakeCluster, *names: str, **labels: str) -> None:
-    """Let these pods run."""
+    """Put running pods of the workload with these names on the cluster."""
     for name in names:
         cluster.put(Resource.PODS, workload_pod(name, **labels))
 
 
 def left_as_they_were(cluster: FakeCluster) -> bool:
-    """Whether metadata and spec of every pod are as its Deployment made them."""
+    """Return whether metadata and spec of every pod are as the Deployment made them."""
     return all(_essence(pod) == _essence(workload_pod(pod["metadata"]["name"])) for pod in cluster.all(Resource.PODS))
 
 

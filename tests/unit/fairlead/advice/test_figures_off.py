@@ -1,4 +1,6 @@
-"""Advice on figures that are off: with both numbers, after minutes, and gone when they hold no more."""
+"""Advice on declared figures that differ from measured ones: it names both, appears after minutes, and ends with the
+difference.
+"""
 
 import pytest
 

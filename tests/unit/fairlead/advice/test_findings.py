@@ -1,4 +1,4 @@
-"""Each finding appears with its cause, in a sentence with its numbers, and not without."""
+"""Each finding appears when its cause exists, as a sentence with its numbers, and not otherwise."""
 
 from dataclasses import replace
 from typing import Any
@@ -74,14 +74,15 @@ SIMULATED = Simulated(
     ttfts=(),
     reach=Reach(requests=3000, refused=300),
 )
-"""Of what comes 7 instances serve enough, 6 of a fifth less, 9 of a quarter more."""
+"""A simulation's result: 7 instances are enough for the arriving work, 6 for a fifth less of it, 9 for a quarter more.
+"""
 BEYOND = replace(
     SIMULATED,
     numbers=(tried(8, 0.6), tried(20, 0.61)),
     ttfts=(tried(12.0, 0.95),),
     reach=Reach(requests=3000, beyond=1050, refused=1000, refused_beyond=900, ttft_seconds=12.0, speed=2.4, tokens=62_500),
 )
-"""Of what comes 35 % take longer alone than the TTFT target."""
+"""A simulation's result: 35 % of the arriving requests take longer than the TTFT target even alone."""
 
 
 def seen(found: Simulated | None = SIMULATED, **changes: Any) -> SeenSizing:
@@ -89,7 +90,9 @@ def seen(found: Simulated | None = SIMULATED, **changes: Any) -> SeenSizing:
 
 
 def overloaded(**changes: Any) -> PoolSituation:
-    """5,200 tokens/s come to four instances that prefill 1,000 each; 660 requests were refused in 100 s."""
+    """Return a pool of four instances that prefill 1,000 tokens/s each and get 5,200; 660 requests were refused in 100
+    s.
+    """
     pool = well(refused=REFUSED, signals=arriving(5200))
     pool = replace(pool, instances=tuple(replace(one, load=1.4) for one in pool.instances))
     return replace(pool, **{"sizing": seen(), **changes})
@@ -106,7 +109,7 @@ def test_a_saturated_pool_is_told_with_its_cause_and_the_number_that_the_simulat
 
 
 def test_the_sentence_stays_while_the_newest_seconds_change() -> None:
-    """What was measured in the last seconds moves no number; only another simulation does."""
+    """Measurements of the last seconds change no number in it; only another simulation does."""
     words = {only(overloaded(signals=signals)).sentence for signals in (arriving(5200), arriving(9000), arriving(1000), None)}
     assert len(words) == 1
 
@@ -142,13 +145,13 @@ def test_what_no_number_of_instances_serves_is_told_apart_counted_and_has_its_ow
 
 
 IDLE = Reach(requests=200, beyond=196, ttft_seconds=0.1)
-"""By measurement, 98 % of the requests are late on idle instances."""
+"""A measurement: 98 % of the requests are late even on idle instances."""
 
 
 @pytest.mark.parametrize("sizing", [None, seen(None, reason="90 requests were recorded"), seen(), seen(replace(SIMULATED, unlike="other"))])
 def test_a_target_that_idle_instances_miss_is_found_without_a_simulation_and_with_a_plan(sizing: SeenSizing | None) -> None:
-    """A new target is a new spec: for minutes too few requests are recorded since. A model of the engine may also not
-    know how long its first token takes.
+    """After a new target, too few requests are recorded for minutes to simulate. Besides, the engine's model may not
+    know the real time of a first token.
     """
     late = replace(served(200, 0), ttft_in_time=0)
     pool = with_instance(well(instances=1, slo=SloFacts(ttft_seconds=0.001), sizing=sizing, measured=IDLE), 0, served=late)
@@ -338,7 +341,7 @@ def test_late_first_tokens_of_instances_that_are_gone_are_not_said_of_the_only_o
 @examples(200)
 @given(some.lists(some.tuples(some.integers(0, 60), some.integers(0, 60)), min_size=1, max_size=5), some.integers(0, 3))
 def test_what_is_said_of_late_requests_is_true_of_their_counts(seen: list[tuple[int, int]], gone: int) -> None:
-    """Each instance has requests in time and late ones; the last `gone` of the instances no longer exist."""
+    """Each instance has requests in time and late ones. The last `gone` instances no longer exist."""
     counts = [served(in_time + late, in_time) for in_time, late in seen]
     present = counts[: max(0, len(counts) - gone)]
     pool = well(instances=len(present), gone=sum(counts[len(present) :], Served()))
@@ -416,7 +419,9 @@ def test_a_hot_instance_is_drained_only_for_what_it_shows_in_most_of_five_minute
 def test_nothing_is_drained_for_less_than_five_minutes_or_for_trouble_in_less_than_half_of_them(
     minutes: list[tuple[int, int, int]], percentile: int
 ) -> None:
-    """Each minute has first tokens late and in time, and tries that failed: a drain needs five, most of them bad."""
+    """Each minute has late and timely first tokens and failed attempts. A drain needs five minutes, most of them
+    bad.
+    """
     allowed = 1 - percentile / 100
     had = [(late, late + well_served, failed) for late, well_served, failed in minutes if late + well_served + failed]
     late = sum(one > of * allowed for one, of, _ in had)
@@ -479,7 +484,9 @@ def test_sessions_of_a_hot_instance_are_told_of_those_known() -> None:
 
 
 def divided(prefill: int, decode: int, *, prompts: float = 4000.0) -> PoolSituation:
-    """4,000 prompt tokens/s keep four prefill instances busy; what decodes keeps one busy."""
+    """Return a pool in which 4,000 prompt tokens/s keep four prefill instances busy, and decodes keep one instance
+    busy.
+    """
     common: dict[str, Any] = {
         "in_flight": 1,
         "waiting": 0,
@@ -519,7 +526,7 @@ def divided(prefill: int, decode: int, *, prompts: float = 4000.0) -> PoolSituat
 
 
 COUNTS = some.tuples(some.integers(0, 60), some.integers(0, 60))
-"""Requests in time, and late ones."""
+"""The number of requests in time, and the number of late ones."""
 
 
 @examples(100)
@@ -527,7 +534,7 @@ COUNTS = some.tuples(some.integers(0, 60), some.integers(0, 60))
 def test_no_share_of_a_role_that_is_short_mixes_requests_that_run_with_those_that_ended(
     role: Role, both: tuple[int, int], ttft: tuple[int, int], tpot: tuple[int, int]
 ) -> None:
-    """Sixty first tokens may be late before ten requests have ended."""
+    """Sixty first tokens can be late before ten requests have ended."""
     had = Served(
         judged=sum(both),
         in_time=both[0],
@@ -604,7 +611,7 @@ def test_moves_that_lose_all_in_all_are_told_with_what_they_cost() -> None:
 
 @given(some.lists(some.floats(-60.0, 60.0), min_size=20, max_size=40))
 def test_no_single_move_decides_that_all_moves_lose(gains: list[float]) -> None:
-    """One that waited a minute in a stalled queue says nothing of the others."""
+    """A move that waited a minute in a stalled queue does not show that the other moves were slow."""
     moves = SeenMoves(known=len(gains), lost=sum(one <= 0 for one in gains), net_seconds=sum(gains), worst_seconds=min(gains))
     others = sum(sorted(gains)[1:])
     assume(abs(others) > 1e-6 and abs(moves.net_seconds) > 1e-6)
@@ -752,7 +759,7 @@ def test_a_condition_that_is_not_met_is_told_in_the_operators_words(condition: S
 
 
 def test_instances_that_start_are_a_finding_until_all_wanted_ones_serve() -> None:
-    """The condition's words follow the instances by seconds, and a page shows both."""
+    """The condition's message is some seconds older than the instances, and a page shows both."""
     starting = SeenCondition(type="Ready", status="False", reason="InstancesStarting", message="2 of 4 instances serve")
     found = only(well(instances=2, roles=(SeenRole(role=Role.BOTH, wanted=4, least=0, most=64),), conditions=(starting,)))
     assert (found.sentence, found.level) == ("default/chat is starting instances: 2 of 4 instances serve.", Level.WARN)
@@ -912,7 +919,7 @@ def test_figures_that_are_behind_are_told_and_a_pool_is_not_well_meanwhile() -> 
 
 
 def of_which(cause: Cause) -> PoolSituation:
-    """A pool of which this is found."""
+    """Return a pool that has this finding."""
     late, slow = replace(served(100, 70), ttft_in_time=70), replace(served(100, 70), ttft_in_time=100, tpot_in_time=70)
     off = SeenFigure(quantity=Quantity.TEXT, predicted=4.0, observed=1.0, declared=None, off_seconds=240.0)
     burn = SeenBurn(name="fast", seconds=3600.0, burn=9.0, threshold=8.0, excess_per_second=0.8)

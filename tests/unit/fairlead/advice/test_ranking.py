@@ -1,4 +1,4 @@
-"""Findings are ranked by harm, whatever the order in which pools were looked at."""
+"""Findings are ranked by harm, independent of the order in which pools were examined."""
 
 import random
 from dataclasses import replace

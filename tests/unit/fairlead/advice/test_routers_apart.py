@@ -1,4 +1,4 @@
-"""Routers that decide for themselves are told of, with the reason they give and what helps."""
+"""Routers that decide separately are reported, with their reason and the remedy."""
 
 import pytest
 

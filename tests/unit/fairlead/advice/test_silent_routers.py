@@ -1,4 +1,6 @@
-"""A router that fell silent beside others is a finding for as long as it is silent, not only while others miss it."""
+"""A router that stopped reporting while others go on is a finding as long as it is silent, even if no other router
+misses it.
+"""
 
 import pytest
 
@@ -45,7 +47,7 @@ def test_several_silent_routers_are_one_finding_with_the_longest_silent_first() 
 
 @pytest.mark.parametrize(("joined", "level"), [(0, Level.WARN), (1, Level.WARN), (2, Level.NOTE)])
 def test_silent_routers_are_a_note_once_as_many_others_have_joined_since(joined: int, level: Level) -> None:
-    """Kubernetes replaces a pod of a lost node by one of another name, and the lost one never says goodbye."""
+    """Kubernetes replaces a pod of a lost node by a pod with another name, and the lost one never says goodbye."""
     since = tuple(SeenSilentRouter(name=f"router-{number}", seconds=240.0, joined_since=joined) for number in (1, 2))
     found = only(well(silent_routers=since, live_routers=3))
     assert found.level is level
@@ -58,7 +60,9 @@ def test_where_no_router_is_left_that_alone_is_found() -> None:
 
 
 def test_one_that_is_left_alone_is_not_said_to_decide_apart() -> None:
-    """It misses the silent one, which is found by itself; two that are left may still miss each other."""
+    """It misses the silent router, for which there is a finding already. Two remaining routers may still miss each
+    other.
+    """
     apart = {Apart.NO_ANSWER.value: 1}
     assert only(well(silent_routers=(STOPPED,), live_routers=1, apart=apart)).cause is Cause.ROUTER_SILENT
     causes = {one.cause for one in advise([well(silent_routers=(STOPPED,), live_routers=2, apart=apart)])}

@@ -1,4 +1,6 @@
-"""The judge of canaries: what it stops, what it lets go, and how seldom it stops a good one, whenever it is asked."""
+"""The judge of canaries: which revisions it stops, which it lets pass, and how seldom it stops a good one at any
+look.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,7 +28,9 @@ POOL = PoolKey(namespace="default", name="chat")
 
 
 def sessions(count: int, seed: int = 1, **canary: float) -> Iterator[CanarySample]:
-    """Sessions with four requests each, every other one on the canary, where the named figures are multiplied."""
+    """Yield sessions of four requests each. Every other session is on the canary, where the named figures are
+    multiplied.
+    """
     random = Random(seed)
     for number in range(count):
         ours = number % 2 == 0
@@ -85,7 +89,7 @@ def test_few_sessions_decide_nothing() -> None:
 
 def test_a_cold_cache_makes_a_canary_neither_slow_nor_a_case_of_lost_hits_while_it_warms() -> None:
     def cold(one: CanarySample) -> CanarySample:
-        """Without a hit, at the time that the same prompt takes on the others without one."""
+        """Return a request without hits that takes as long as the same prompt takes without hits on other instances."""
         missed = (one.canary and one.at < 2000) or int(one.session) % 5 == 0
         return replace(one, cached_tokens=0, ttft_seconds=2 * (one.ttft_seconds or 0)) if missed else one
 
@@ -117,7 +121,9 @@ def test_both_arms_exchanged_gives_the_mirror_image(differences: list[float]) ->
 
 
 def test_at_whatever_time_it_is_asked_a_good_revision_is_hardly_ever_stopped() -> None:
-    """By chance at most 1 % of these runs are stopped, so more than 3 of 60 would be a fault at odds of 1 to 300."""
+    """By chance at most 1 % of these runs are stopped. More than 3 of 60 would happen once in 300 times without a
+    fault.
+    """
     stops = sum(one_run(seed, 2000, 0.5, 0.0).stopped is not None for seed in range(60))
     assert stops <= 3
 

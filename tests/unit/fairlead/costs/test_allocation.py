@@ -1,4 +1,4 @@
-"""Every unit of instances' cost is in exactly one line: a request's group, idle or unattributed."""
+"""Every unit of the instances' cost is in exactly one line: a group of requests, idle or unattributed."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -182,7 +182,7 @@ def _of_hours(found: Allocation, currency: str) -> int:
 
 
 def _hours_times_price(lived: list[Life], asked: list[Price], currency: str, end: int) -> int:
-    """The sum over stretches between two edges, in which neither a life nor a price changes."""
+    """Return the sum over the periods between two times at which a life or a price changes."""
     ordered = sorted(lived, key=lambda one: (one.began, float("inf") if one.ended is None else one.ended))
     newest = sorted(asked, key=lambda one: one.since, reverse=True)
     edges = sorted({0, end, *(edge for one in lived for edge in (one.began, one.ended) if edge is not None), *(one.since for one in asked)})
@@ -220,7 +220,7 @@ def test_schedules_save_what_was_declared_and_not_wanted_while_a_window_was_open
 
 
 class _Counted(Sequence[tuple[int, int]]):
-    """Steps that count how often one is looked at."""
+    """A list of steps that counts how often a step is read."""
 
     def __init__(self, steps: list[tuple[int, int]]) -> None:
         self._steps = steps

@@ -1,4 +1,4 @@
-"""Prices: what a cost tool measured adds up to its own sum, and a declared price is never replaced."""
+"""Prices: measured costs add up to the cost tool's own sum, and a declared price is never replaced."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -71,7 +71,7 @@ STAYS = st.lists(
 @given(STAYS, st.dictionaries(st.sampled_from("abcd"), st.integers(0, 10**9)))
 @examples(100)
 def test_an_hour_at_measured_prices_costs_what_the_tool_said(stays: list[Stay], costs: dict[str, int]) -> None:
-    """But for half a micro-unit for each instance hour, and an instance that was not there."""
+    """It may differ by half a micro-unit for each instance hour, and by the cost of an instance that did not exist."""
     prices = measured_prices(costs, stays)
     paid = sum(prices.get(stay.role, 0) * stay.microseconds for stay in stays) / H
     assert abs(paid - sum(costs.get(name, 0) for name in {stay.instance for stay in stays})) <= 2 * len(stays)

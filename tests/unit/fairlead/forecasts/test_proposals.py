@@ -1,4 +1,4 @@
-"""Schedules from forecasts: their bounds, how far they lead, how few they are, and what they would have done."""
+"""Schedules from forecasts: their bounds, how early they start, how few they are, and their effect on past weeks."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -63,7 +63,7 @@ def st_step(seed: int) -> int:
 
 
 def covered(week: Wanted, zone: str = "UTC", mode: ScalingMode = ScalingMode.SLO, least: int = 1) -> Series:
-    """The least number that the schedules of a week keep, by quarter of an hour from Monday on."""
+    """Return the minimum that the schedules of a week keep, for each quarter of an hour from Monday on."""
     draft = Draft(roles=(RoleLimits(role=Role.BOTH, least=least, most=40, declared=least),), mode=mode, zone=parse_zone(zone))
     schedules = read_all(schedules_of(week, {}, draft, MONDAY))
     bounds = [in_force(schedules, MONDAY + QUARTER * number).bounds for number in range(PER_WEEK)]

@@ -1,4 +1,4 @@
-"""Forecasts of demand: what they learn from, what does not fool them, and how wide their band is."""
+"""Forecasts of demand: the data they learn from, the data that must not mislead them, and the width of their band."""
 
 from dataclasses import replace
 from datetime import timedelta

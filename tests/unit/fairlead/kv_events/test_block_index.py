@@ -1,4 +1,4 @@
-"""The index: what prompts find after what engines said."""
+"""The block index: which blocks of a prompt it finds after engines' events."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ KEYS = block_keys(PROMPT, 4)
 
 
 def stored(*hashes: int | bytes, parent: int | bytes | None = None, first: int = 0, medium: str | None = None) -> Stored:
-    """Blocks of PROMPT from block `first` on."""
+    """Return an event that stores the blocks of PROMPT from `first` on."""
     return Stored(block_hashes=hashes, parent_block_hash=parent, token_ids=PROMPT[4 * first : 4 * (first + len(hashes))], medium=medium)
 
 
@@ -157,7 +157,7 @@ Prefix = tuple[int, ...]
 SOURCES = (A, Source(instance="a", rank=1), B)
 TOKENS = st.integers(0, 1)
 PREFIXES = st.lists(TOKENS, max_size=4).map(tuple)
-"""One token per block, and few tokens, so that histories meet again and again."""
+"""Prompts of one token per block and few different tokens, so that histories often share prefixes."""
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("store"), st.sampled_from(SOURCES), PREFIXES, st.lists(TOKENS, min_size=1, max_size=3).map(tuple)),

@@ -1,4 +1,4 @@
-"""How much of a prompt an instance holds: by events where they can know, by own history where they cannot."""
+"""How many tokens of a prompt an instance holds: from events where they are complete, otherwise from own history."""
 
 from dataclasses import dataclass
 
@@ -22,13 +22,13 @@ class Prompt:
 
 
 def prompt(tokens: int, known: int | None = None) -> Prompt:
-    """The first `tokens` of TOKENS, of which the first `known` are known."""
+    """Return a prompt of the first `tokens` of TOKENS, of which the first `known` are known."""
     keys = block_keys(TOKENS[: tokens if known is None else known], 4)
     return Prompt(tokens, keys[: (tokens - 1) // 4])
 
 
 def caches(*, a: int = 0, complete: bool = True) -> EngineCaches:
-    """`a` holds so many blocks of TOKENS; `b` holds none, and both are heard."""
+    """Return caches in which `a` holds this many blocks of TOKENS and `b` holds none. Events of both are received."""
     made = EngineCaches()
     assert made.takes_size(4)
     for source, blocks in ((A, a), (B, 0)):
@@ -106,7 +106,7 @@ STEP = st.one_of(
 def test_the_hits_of_all_are_those_of_each(
     steps: list[tuple[str, Source, int, str]], tokens: int, known: int, remembered: list[int]
 ) -> None:
-    """In whatever order sources, ranks and tiers came and went."""
+    """This holds for any order in which sources, ranks and tiers appear and disappear."""
     made = EngineCaches()
     assert made.takes_size(4)
     keys = block_keys(TOKENS, 4)

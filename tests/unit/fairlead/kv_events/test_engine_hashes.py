@@ -1,4 +1,4 @@
-"""An engine's own hashes. The vectors are a real vLLM's."""
+"""An engine's own block hashes. The test vectors come from a real vLLM."""
 
 import pytest
 from hypothesis import given

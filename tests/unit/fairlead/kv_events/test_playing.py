@@ -1,4 +1,4 @@
-"""What a recording's times mean, and what a request in flight holds."""
+"""The meaning of a recording's times, and the blocks that a request in flight holds."""
 
 import pytest
 
@@ -54,14 +54,14 @@ def test_the_last_token_of_a_prompt_is_always_computed() -> None:
 
 
 def test_a_block_that_is_removed_but_was_never_stored_was_there() -> None:
-    """Its name comes from a request that stores it again, later."""
+    """A later request that stores the block again shows its hash."""
     batches = [batch(40, 2.0, Removed(block_hashes=[3, 2, 1])), batch(41, 4.0, WHOLE)]
     requests = [request("a", 1.0, 1.1, cached=12), request("b", 3.5, 5.0, cached=0), request("c", 6.0, 7.0, cached=12)]
     assert predicted(batches, requests) == [12, 0, 12]
 
 
 def test_blocks_before_a_parent_were_there_though_no_hash_names_them() -> None:
-    """The tokens stored after the unknown parent follow one prefix only: the prompt of the request of that moment."""
+    """The tokens stored after the unknown parent follow only one prefix: the prompt of the request at that time."""
     batches = [batch(40, 2.05, Stored(block_hashes=[3], token_ids=PROMPT[8:12], parent_block_hash=2))]
     requests = [request("a", 1.0, 1.5, cached=8, prompt=PROMPT[:9]), request("b", 2.0, 2.1, cached=8)]
     assert predicted(batches, requests) == [8, 8]

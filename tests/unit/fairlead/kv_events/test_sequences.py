@@ -1,4 +1,4 @@
-"""Numbers of batches: gaps, replays, restarts and repetitions."""
+"""Sequence numbers of batches: gaps, replays, restarts and repetitions."""
 
 import random
 
@@ -14,7 +14,7 @@ def tracker(*, can_replay: bool = True) -> SequenceTracker[str]:
 
 
 def after(*numbers: int, can_replay: bool = True) -> SequenceTracker[str]:
-    """A tracker that took these batches, each stamped with its number."""
+    """Return a tracker that received these batches; each batch's timestamp is its number."""
     made = tracker(can_replay=can_replay)
     for number in numbers:
         assert made.live(number, float(number), f"b{number}").batches == (f"b{number}",)
@@ -175,7 +175,9 @@ def test_what_a_restarted_engine_no_longer_has_is_lost_from_its_own_beginning() 
 @examples(300)
 @given(seed=st.integers(0, 10**6), restarts=st.integers(0, 2), loss=st.sampled_from([0.0, 0.2, 0.7]), short=st.booleans())
 def test_after_any_loss_a_replay_brings_everything_back(seed: int, restarts: int, loss: float, short: bool) -> None:
-    """What was applied since the last reset is in the end what the engine published since its last start, in order."""
+    """In the end, the batches applied since the last reset are those published since the engine's last start, in
+    order.
+    """
     chance = random.Random(seed)
     made: SequenceTracker[tuple[int, int]] = SequenceTracker(can_replay=True)
     applied: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Tiers: what a source holds outside its GPU, what it would load of it, and a store that all engines read."""
+"""Tiers: blocks that a source holds outside its GPU, blocks that it would load, and a store that all engines read."""
 
 from collections import Counter
 
@@ -18,12 +18,12 @@ KEYS = block_keys(PROMPT, 4)
 
 
 def stored(*hashes: int, medium: str | None = None, locality: str | None = None) -> Stored:
-    """The first blocks of PROMPT, with their tokens."""
+    """Return an event that stores the first blocks of PROMPT, with their tokens."""
     return Stored(block_hashes=hashes, token_ids=PROMPT[: 4 * len(hashes)], medium=medium, locality=locality)
 
 
 def by_hash(*hashes: int, medium: str, locality: str | None = None) -> Stored:
-    """As vLLM's OffloadingConnector tells blocks: without tokens."""
+    """Return an event without tokens, as vLLM's OffloadingConnector sends it."""
     return Stored(block_hashes=hashes, token_ids=(), medium=medium, locality=locality)
 
 
@@ -64,7 +64,7 @@ def test_a_store_in_host_memory_does_not_say_that_the_gpu_has_the_block() -> Non
 
 
 def test_what_only_the_gpu_has_behind_a_loaded_block_is_not_reached() -> None:
-    """vLLM and SGLang look for the rest of a prompt in the slow tiers only, once the GPU lacks a block."""
+    """When the GPU lacks a block, vLLM and SGLang look for the rest of the prompt only in the slow tiers."""
     index = BlockIndex()
     index.apply(A, [stored(1, 2, 3, 4), by_hash(2, medium="CPU"), Removed(block_hashes=[2])])
     assert (index.match(A, KEYS), index.slow_blocks(A, KEYS)) == (2, (1, 0, 0))
@@ -79,7 +79,7 @@ def test_a_block_in_several_tiers_is_loaded_from_the_fastest() -> None:
 
 
 def test_two_offloading_tiers_of_one_kind_each_keep_their_copy() -> None:
-    """A file and a block store are both `STORAGE`; one gives the block up."""
+    """A file store and a block store are both `STORAGE`. One of them gives up the block."""
     index = BlockIndex()
     index.apply(A, [stored(1), by_hash(1, medium="STORAGE"), by_hash(1, medium="STORAGE"), Removed(block_hashes=[1])])
     index.apply(A, [Removed(block_hashes=[1], medium="STORAGE")])
@@ -117,7 +117,9 @@ STEPS = st.lists(
 
 
 def as_an_engine_reads(held: dict[Tier, Counter[Prefix]], prompt: Prefix) -> tuple[int, list[int]]:
-    """Leading blocks, and those of each slow tier: block by block, as the words of the index say."""
+    """Return the number of leading blocks, and that of each slow tier, by checking block after block as the index
+    documents.
+    """
     counts, depth, on_gpu = [0, 0, 0], 0, True
     for depth in range(len(prompt) + 1):
         prefix = prompt[: depth + 1]
@@ -171,7 +173,7 @@ def test_the_tiers_equal_a_naive_model(steps: list[tuple[str, Source, Tier, Pref
     shared=st.integers(0, 5),
 )
 def test_whatever_engines_say_the_index_is_bounded(steps: list[tuple[Source, str, bool, int]], shared: int) -> None:
-    """By the most blocks of a holding, four holdings of a source, and the size of the store."""
+    """The bounds are the maximum of blocks of a holding, four holdings of a source, and the size of the store."""
     index = BlockIndex(most_blocks=4)
     index.share(shared)
     for number, (source, medium, is_remote, first) in enumerate(steps):

@@ -15,13 +15,13 @@ QUICK = FitSettings(epochs=2, least_steps=30)
 
 
 def numbered(begin: int, end: int) -> Samples:
-    """Samples whose only feature is their number."""
+    """Return samples whose only feature is their number."""
     numbers = np.arange(begin, end, dtype=np.float32)
     return Samples(features=numbers[:, None], ttft_seconds=np.ones(end - begin, dtype=np.float32))
 
 
 def regime(count: int, centre: float, ttft: float, seed: int) -> Samples:
-    """Samples of one regime: a place in the space of features, and TTFTs that go with it."""
+    """Return samples of one regime: features near the same point, and TTFTs that belong to it."""
     dice = np.random.default_rng(seed)
     features = dice.normal(centre, 1.0, (count, 2)).astype(np.float32)
     return Samples(features=features, ttft_seconds=(ttft + np.abs(features[:, 0] - centre)).astype(np.float32))
@@ -102,7 +102,7 @@ def test_a_coreset_is_spread_at_least_as_wide_as_a_random_choice() -> None:
 
 
 def test_published_selection_asks_of_residuals_only_for_its_first_pick_and_corrected_for_all() -> None:
-    """Two directions that nobody else has, and one close to the first pick with a large residual."""
+    """Two samples have directions of their own, and a third one with a large residual is close to the first pick."""
     directions = unit(np.array([[1, 0.0], [0.9, 0.436], [0, 1.0], [-1, 0.0]], dtype=np.float32))
     sizes = np.array([10, 9.0, 0.1, 0.2], dtype=np.float32)
     assert coreset(directions, sizes, 2, Selection.PUBLISHED).tolist() == [0, 3]

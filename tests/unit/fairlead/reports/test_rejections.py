@@ -1,4 +1,4 @@
-"""Every reason for a refusal says how it is answered, shown and worded."""
+"""Every reason for a refusal has an HTTP answer, a place on a page, and words."""
 
 import pytest
 

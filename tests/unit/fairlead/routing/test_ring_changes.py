@@ -1,5 +1,5 @@
-"""What moves when instances come and go: of each pair only the member concerned, also where both
-rings name one instance.
+"""The keys that move when instances are added or removed: in each pair only the changed instance is replaced, even if
+both rings name the same instance.
 """
 
 from dataclasses import replace
@@ -18,7 +18,9 @@ KEYS: list[Key] = [(1, number * 0x9E3779B97F4A7C15 % (1 << 64)) for number in ra
 
 
 def colliding(position: int = 150, other: int = 50) -> tuple[DualRing, DualRing, int, int]:
-    """Rings of A, B and C before and after D comes, and a key for which both name B before and after."""
+    """Return the rings of A, B and C before and after D is added, and a key for which both rings name B in both
+    cases.
+    """
     second = [(200, "B"), (500, "C"), (800, "A")]
     before = DualRing(HashRing(FIRST, size=1000), HashRing(second, size=1000))
     after = DualRing(HashRing([*FIRST, (900, "D")], size=1000), HashRing([*second, (950, "D")], size=1000))
@@ -39,7 +41,7 @@ def test_a_colliding_pair_takes_the_new_instance_only_where_it_comes_between() -
 
 
 def moved_members(before: CandidateRings, after: CandidateRings, concerned: str) -> list[Key]:
-    """Keys of whose pair another member than `concerned` came or went."""
+    """Return the keys in whose pair an instance other than `concerned` was added or removed."""
     found: list[Key] = []
     for key in KEYS:
         old, new = set(before.candidates(key)), set(after.candidates(key))

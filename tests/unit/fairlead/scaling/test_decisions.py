@@ -1,4 +1,4 @@
-"""What is kept of a recommendation, and the sentence made from its figures."""
+"""The stored record of a recommendation, and the sentence made from its figures."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a host cache is said to bring, and when that is not confirmed."""
+"""The stated benefit of a host cache, and when it is not confirmed."""
 
 import pytest
 

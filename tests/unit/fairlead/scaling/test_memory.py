@@ -7,7 +7,7 @@ from fairlead.scaling.memory import RatioMemory, RoleMemory, ScalingMemory, is_p
 
 
 def stepped() -> RoleMemory:
-    """2 replicas became 4 at 100 s and 5 at 150 s."""
+    """Return the memory of two steps: 2 replicas became 4 at 100 s and 5 at 150 s."""
     role = RoleMemory(role=Role.BOTH, declared=2, replicas=2)
     return with_step(with_step(role, 4, 100.0, 60.0), 5, 150.0, 60.0)
 

@@ -1,4 +1,4 @@
-"""What a split of instances can serve: an overload of prefill costs few requests, one of decode costs many."""
+"""The requests that a split of instances can serve: an overload of prefill costs few requests, one of decode many."""
 
 import pytest
 from hypothesis import given

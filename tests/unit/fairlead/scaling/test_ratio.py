@@ -21,7 +21,7 @@ def split_pool(prefill: int = 4, decode: int = 4, ratio: RatioSpec = AUTO, scali
 
 
 def loads(prefill: float | None, decode: float | None, prompts: float = 0.0, outputs: float = 0.0) -> PoolSignals:
-    """Signals of both roles; without rates of arrival the loads alone decide."""
+    """Return the signals of both roles. Without rates of arrival only the loads decide."""
     known = 0.0 if prompts or outputs else None
     return pool_signals(
         role_signals(Role.PREFILL, prefill_load=prefill, prompt_tokens_per_second=prompts or 1.0, cached_share=known),
@@ -82,7 +82,9 @@ def test_an_instance_that_the_donor_lacks_holds_no_move_up() -> None:
 
 
 def test_work_that_too_few_requests_told_of_moves_nothing() -> None:
-    """The first answers of a pool are short ones, and its caches are empty: 19 of them say little of what comes."""
+    """The first answers of a pool are short and its caches are empty, so that 19 answers say little about later
+    work.
+    """
     refusing = replace(split_pool(prefill=8, decode=4), refuses_late=True)
     seen = overload(9.1, 4.9)
     for finished, expected in ((19, (8, 4)), (20, (7, 5)), (None, (7, 5))):
@@ -117,7 +119,7 @@ def test_the_last_instance_of_a_role_is_not_given_away() -> None:
 
 
 def test_a_move_that_only_swaps_the_roles_in_need_is_not_made() -> None:
-    """8 instances for work of 4.2 + 3.5: with 5 + 3 decode would be busier than prefill is with 4 + 4."""
+    """8 instances have work for 4.2 + 3.5. With 5 + 3, decode would be busier than prefill is with 4 + 4."""
     rounds = Rounds(split_pool())
     rounds.rounds(loads(2.0, 0.6, prompts=4200, outputs=3.5 * 1600), 3600)
     assert numbers(rounds) == (4, 4)
@@ -125,7 +127,10 @@ def test_a_move_that_only_swaps_the_roles_in_need_is_not_made() -> None:
 
 
 def overload(prefill: float, decode: float) -> PoolSignals:
-    """Loads in balance, and instances' work of both roles that arrives, in prompts that differ as Mooncake's do."""
+    """Return signals with balanced loads, and with the arriving work of both roles in instances.
+
+    The prompts vary as Mooncake's do.
+    """
     lengths = {"requests_per_second": 18.0, "prompt_variation": 1.31}
     return pool_signals(
         role_signals(Role.PREFILL, prefill_load=0.75, prompt_tokens_per_second=1000 * prefill, **lengths),
@@ -134,7 +139,9 @@ def overload(prefill: float, decode: float) -> PoolSignals:
 
 
 def test_of_two_overloaded_roles_decode_gets_the_instance() -> None:
-    """Mooncake's conversations at 18/s: 8 + 4 refuse one request in five, 7 + 5 the few with the longest prompts."""
+    """With Mooncake's conversations at 18/s, 8 + 4 instances refuse one request in five, 7 + 5 only the few longest
+    prompts.
+    """
     refusing = replace(split_pool(prefill=8, decode=4), refuses_late=True)
     rounds = Rounds(refusing)
     rounds.rounds(overload(9.1, 4.9), 60)
@@ -219,7 +226,7 @@ ADVISE = RatioSpec(mode=RatioMode.ADVISE)
 
 
 def told_moves(rounds: Rounds, begin: int = 0) -> list[tuple[Role, int, int]]:
-    """The recommendations recorded since this round: the receiver, its present number and the recommended one."""
+    """Return the recommendations since this round: the receiving role, its present and its recommended number."""
     return [(one.role, one.current, one.recommended) for seen in rounds.outcomes[begin:] for one in seen.recommendations]
 
 

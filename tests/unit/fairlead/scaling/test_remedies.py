@@ -1,4 +1,4 @@
-"""What is offered to a pool that misses its objectives: judged request by request, confirmed, and steady."""
+"""The remedies for a pool that misses its objectives: judged request by request, confirmed, and steady."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -141,7 +141,7 @@ def test_further_numbers_are_about_those_that_were_tried(first: list[tuple[int, 
 
 
 def test_a_number_that_more_work_would_break_promises_less() -> None:
-    """Few requests, one of which is a tenth of all work: as many others may bring half as much again."""
+    """There are few requests, and one is a tenth of all work: the next ones may bring half as much work again."""
     swing = swing_of([1.0] * 90 + [10.0])
     assert swing == pytest.approx(1.645 * 2 * (90 + 100) ** 0.5 / 100)
     assert drop_of(0.95, more=0.75, rate=1.25, swing=swing) == pytest.approx(0.2 * swing / 0.25)
@@ -200,6 +200,8 @@ def test_too_few_requests_that_idle_instances_serve_too_late_show_nothing(idle: 
 
 
 def test_a_kept_decision_counts_for_the_requests_that_it_stands_for() -> None:
-    """Late requests are all kept, and one of twenty others: 50 late and 50 kept others are 5 % late."""
+    """All late requests are kept, and one of twenty others. So 50 late and 50 other kept requests mean 5 % late
+    ones.
+    """
     assert measured_reach([0.04] * 50 + [0.0001] * 50, [1.0] * 50 + [20.0] * 50, 0.001, 0.9) is None
     assert measured_reach([0.04] * 50 + [0.0001] * 50, [20.0] * 50 + [1.0] * 50, 0.001, 0.9) is not None

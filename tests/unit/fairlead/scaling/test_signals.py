@@ -1,4 +1,4 @@
-"""How long answers are, told from those that ended and from what came of those that did not."""
+"""The lengths of answers, estimated from those that ended and from the tokens so far of those that did not."""
 
 import pytest
 

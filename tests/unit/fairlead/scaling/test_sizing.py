@@ -1,4 +1,4 @@
-"""How many instances prompts ask for: none for what no number of them serves."""
+"""The number of instances that prompts need. Prompts that no number of instances can serve in time need none."""
 
 import math
 from typing import Any
@@ -20,7 +20,9 @@ SLO = SloFacts(ttft_seconds=2.0)
 
 
 def arriving(mean: float, **changes: Any) -> RoleSignals:
-    """Two prompts a second of so many uncached tokens in the mean; instances were seen to compute 6,250 a second."""
+    """Return signals of two prompts a second with this mean of uncached tokens, at instances that compute 6,250 a
+    second.
+    """
     figures = {
         "prompt_tokens_per_second": 2 * mean,
         "requests_per_second": 2.0,
@@ -38,7 +40,9 @@ def test_prompts_that_alone_miss_the_target_ask_for_no_instances() -> None:
 
 
 def test_a_few_very_long_prompts_do_not_stop_the_scaling_for_all_others() -> None:
-    """In simulations of such prompts, 51 % are in time with 2 instances and 62 % with 4; 61 % fit the target alone."""
+    """In simulations of such prompts, 51 % are in time with 2 instances and 62 % with 4. Alone, 61 % are within the
+    target.
+    """
     heavy = arriving(17_180.0, prompt_variation=1.8)
     assert prefill_work(heavy, SLO, CAPACITY) == pytest.approx(2 * 17_180 / 6250)
     refusing = prefill_work(heavy, SLO, CAPACITY, refuses_late=True)
@@ -58,7 +62,7 @@ def test_a_measured_speed_decides_and_a_declared_one_alone_does_not() -> None:
 
 
 def test_the_tokens_of_prompts_that_are_refused_as_too_long_ask_for_no_instances() -> None:
-    """With a variation of 1.3, prompts of up to four times the mean hold 81 % of the tokens."""
+    """With a coefficient of variation of 1.3, prompts of up to four times the mean have 81 % of the tokens."""
     heavy = arriving(3125.0, prompt_variation=1.3)
     assert prefill_work(heavy, SLO, CAPACITY) == pytest.approx(1.0), "none is refused: all are computed"
     assert prefill_work(heavy, SLO, CAPACITY, refuses_late=True) == pytest.approx(0.815, abs=0.001)

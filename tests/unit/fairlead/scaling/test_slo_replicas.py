@@ -1,4 +1,4 @@
-"""Mode SLO: how many instances a role needs, and how it gets there."""
+"""Mode SLO: the number of instances that a role needs, and the steps to it."""
 
 import itertools
 from dataclasses import replace
@@ -225,7 +225,7 @@ def test_advice_that_stands_is_told_again_every_half_hour() -> None:
 @pytest.mark.parametrize("needed", [3.9, 4.5, 6.0, 8.5, 12.0])
 @pytest.mark.parametrize("spread", [0.05, 0.1, 0.2])
 def test_work_that_varies_changes_advice_as_seldom_as_it_changes_the_number_in_mode_slo(needed: float, spread: float) -> None:
-    """Each change is a row, another proposed plan, and a notice about it."""
+    """Each change of advice causes a row, another proposed plan, and a notice."""
     changes = {}
     for mode in (ScalingMode.SLO, ScalingMode.ADVISE):
         rounds, works = Rounds(slo_pool(ScalingSpec(mode=mode))), Random(1)
@@ -238,7 +238,7 @@ def test_work_that_varies_changes_advice_as_seldom_as_it_changes_the_number_in_m
 
 
 def test_few_requests_that_run_for_long_keep_no_more_instances_than_they_are() -> None:
-    """While most requests run, the finished ones say little, but ten instances are not needed for one answer."""
+    """While most requests still run, finished ones say little, but one answer does not need ten instances."""
     rounds = Rounds(declared_pool(declared_role(replicas=10), scaling=SLO))
     signals = role_signals(prompt_tokens_per_second=10, finished_requests=0, in_flight=2, serving=10)
     rounds.rounds(pool_signals(signals), 3 * 3600, after=15)
@@ -248,7 +248,7 @@ def test_few_requests_that_run_for_long_keep_no_more_instances_than_they_are() -
 
 
 def test_advice_is_taken_back_also_where_another_number_was_declared_meanwhile() -> None:
-    """Its row stands until another one is recorded: it would count again where the first number is declared again."""
+    """Its row stays until another is recorded. It would apply again when the first number is declared again."""
     rounds = Rounds(slo_pool(ScalingSpec(mode=ScalingMode.ADVISE)))
     rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=4800)), 300)
     before = len(rounds.outcomes)

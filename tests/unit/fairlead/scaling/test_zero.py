@@ -1,4 +1,4 @@
-"""To zero and from zero in virtual time: what decides it, what forbids it, and that nothing is lost on the way."""
+"""Scaling to zero and from zero in virtual time: what causes it, what forbids it, and that no request is lost."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Crons mean what a CronJob's schedule means; APScheduler's trigger is the second opinion about when they start."""
+"""Crons mean the same as in a CronJob's schedule. Their starts are compared with those of APScheduler's trigger."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -21,7 +21,7 @@ DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 @st.composite
 def fields(draw: st.DrawFn, least: int, most: int) -> str:
-    """One field: *, a step, numbers or a range, also with a step."""
+    """Return a strategy for a cron field: *, a step, numbers or a range, also with a step."""
     first, last = sorted((draw(st.integers(least, most)), draw(st.integers(least, most))))
     spelled = ["*", f"*/{draw(st.integers(1, most - least))}", f"{first}", f"{first}-{last}", f"{first},{last}"]
     if first < last:
@@ -30,7 +30,7 @@ def fields(draw: st.DrawFn, least: int, most: int) -> str:
 
 
 def of_apscheduler(minute: str, hour: str, day: str, month: str, weekday: str) -> CronTrigger:
-    """APScheduler counts weekdays from Monday, so they are given by name."""
+    """Return APScheduler's trigger for a cron. It counts weekdays from Monday, so they are given by name."""
     names = ",".join(DAYS[number] for number in sorted(parse_cron(f"0 0 * * {weekday}").weekdays))
     return CronTrigger(minute=minute, hour=hour, day=day, month=month, day_of_week=names, timezone=UTC)
 

@@ -1,4 +1,4 @@
-"""When windows are open, and what several of them set together."""
+"""When windows are open, and what several open windows set together."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ MONDAY = datetime(2026, 11, 23, tzinfo=UTC)
 
 
 def schedule(name: str = "day", cron: str = "0 8 * * *", duration: str = "10h", **fields: Any) -> ScheduleSpec:
-    """A schedule; `replicas=(least, most)` gives the bounds of role both."""
+    """Return a schedule; `replicas=(least, most)` sets the bounds of the role both."""
     least, most = fields.pop("replicas", (2, 4))
     roles = [{"name": "both", "minReplicas": least, "maxReplicas": most}]
     return read(ScheduleSpec, {"name": name, "cron": cron, "duration": duration, "roles": roles, **fields}, "schedule")

@@ -1,7 +1,7 @@
 """A year with both changes of the clock in four zones: the bounds of every minute, by a second implementation.
 
-The second implementation walks over the minutes of the year as an onlooker of the wall clock would: it opens a window
-when the clock shows a start it has not shown before, or when it has just skipped one, and counts the minutes.
+The second implementation goes through the minutes of the year and reads a wall clock. It opens a window when the clock
+shows a start for the first time or has just skipped one, and then counts the minutes.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def minute(wall: Minutes) -> Minutes:
 
 
 def weekday(wall: Minutes) -> Minutes:
-    """0 = Sunday; 1 January 1970 was a Thursday."""
+    """Return the weekday of a day since 1970, 0 = Sunday; 1 January 1970 was a Thursday."""
     return (wall // 1440 + 4) % 7
 
 
@@ -56,7 +56,9 @@ SCHEDULES: tuple[tuple[str, str, int, tuple[int, int], Shown, bool], ...] = (
     ("often", "*/20 * * * 0", 7, (5, 7), lambda wall: (minute(wall) % 20 == 0) & (weekday(wall) == 0), True),
     ("sundays", "0 0 * * 0", 1440, (0, 3), lambda wall: at(0)(wall) & (weekday(wall) == 0), False),
 )
-"""Name, cron, minutes, bounds; then the cron again as the clock shows it, and whether it starts in every hour."""
+"""Name, cron, minutes and bounds of each schedule, its cron as a test of the clock, and whether it starts in every
+hour.
+"""
 
 
 def spec(zone: str, name: str, cron: str, minutes: int, bounds: tuple[int, int]) -> ScheduleSpec:
@@ -66,7 +68,7 @@ def spec(zone: str, name: str, cron: str, minutes: int, bounds: tuple[int, int])
 
 @cache
 def wall_clock(zone: str, first: int, count: int) -> Minutes:
-    """What the clock on the wall shows at each minute after YEAR, in minutes since 1970 of its own."""
+    """Return the time on the wall clock at each minute after YEAR, in minutes of that clock since 1970."""
     instants = YEAR.timestamp() // 60 + first + np.arange(count)
     offsets = np.array(
         [
@@ -79,7 +81,7 @@ def wall_clock(zone: str, first: int, count: int) -> Minutes:
 
 
 def opened_by_looking(zone: str, shown: Shown, every_hour: bool, before: int) -> list[int]:
-    """The minutes of the year (negative: before it) at which an onlooker opens a window."""
+    """Return the minutes of the year (negative: before it) at which the second implementation opens a window."""
     wall = wall_clock(zone, -before, MINUTES + before)
     changes = np.diff(wall)
     opened = shown(wall)
@@ -93,7 +95,7 @@ def opened_by_looking(zone: str, shown: Shown, every_hour: bool, before: int) ->
 
 
 def expected(zone: str) -> npt.NDArray[np.int64]:
-    """Least and most replicas at each minute; NONE where no window is open."""
+    """Return the least and most replicas at each minute; NONE if no window is open."""
     bounds = np.full((MINUTES, 2), NONE)
     opened_at = np.full(MINUTES, -(10**6))
     for _, _, minutes, (least, most), shown, every_hour in SCHEDULES:

@@ -1,4 +1,4 @@
-"""Roles of the cluster's people, as its RBAC gives them."""
+"""Roles of people of the cluster, derived from its RBAC."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +13,7 @@ ADA = ClusterUser(name="ada", groups=("dev",))
 
 
 class Cluster:
-    """Allows (verb, subresource, namespace); counts the questions."""
+    """A cluster that allows (verb, subresource, namespace), and counts the reviews."""
 
     def __init__(self, *allowed: tuple[str, str, str]) -> None:
         self.allowed = set(allowed)

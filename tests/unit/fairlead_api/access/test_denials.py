@@ -1,4 +1,4 @@
-"""How many refusals of one caller reach the audit log one by one."""
+"""How many refusals of one caller get an audit entry each."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -53,7 +53,7 @@ PROVIDER = OpenIdProvider(SETTINGS)
 
 
 async def sign_in(answers: dict[str, bytes], status: int = 200) -> Person | str:
-    """The person, or what the sign-in was refused with. Other places answer as usual."""
+    """Return the signed-in person, or the refusal. All other endpoints of the provider answer as usual."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         path = request.url.path
@@ -89,7 +89,7 @@ JSON = st.recursive(
 
 
 def changed(place: str) -> st.SearchStrategy[bytes]:
-    """The usual answer with some fields of another value, or something else altogether."""
+    """Return a strategy for answers: the usual one with other values in some fields, or a completely different one."""
     usual = USUAL[place]
     names = [*usual, "token_endpoint_auth_methods_supported", "id_token_signing_alg_values_supported", "error", "error_description"]
     fields = st.dictionaries(st.sampled_from(names), JSON, min_size=1, max_size=3)
@@ -116,7 +116,7 @@ async def test_any_claims_do_the_same(claims: dict[str, Any]) -> None:
 
 
 def spelled(header: bytes, payload: bytes) -> bytes:
-    """A token of these two parts; what it says of its signature is a lie."""
+    """Return a token with these two parts and an invalid signature."""
     parts = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in (header, payload, b"x" * 256))
     return json.dumps({"id_token": parts.decode(), "access_token": "at"}).encode()
 

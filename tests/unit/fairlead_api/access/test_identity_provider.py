@@ -1,4 +1,4 @@
-"""What of an identity provider's answers is believed. A real one is met in tests/e2e/web/test_identity_provider.py."""
+"""Which answers of an identity provider are believed. tests/e2e/web/test_identity_provider.py uses a real one."""
 
 import asyncio
 import base64
@@ -45,7 +45,7 @@ CLAIMS: dict[str, Any] = {
 
 @dataclass(kw_only=True)
 class Provider:
-    """Answers as told; `asked` are the requests it got."""
+    """A provider with the answers that a test sets; `asked` has the requests that it got."""
 
     claims: dict[str, Any] = field(default_factory=lambda: dict(CLAIMS))
     signed: Callable[[dict[str, Any]], str] = lambda claims: jwt.encode({"alg": "RS256", "kid": "1"}, claims, FIRST)
@@ -258,7 +258,7 @@ async def test_names_of_all_scripts_are_taken_as_they_are_and_odd_groups_are_lef
 
 
 class Endless(httpx.AsyncByteStream):
-    """Never ends; `pieces` are how many were taken."""
+    """A body without an end; `pieces` is the number of read pieces."""
 
     def __init__(self, *, silent: bool) -> None:
         self.silent = silent

@@ -1,4 +1,4 @@
-"""How often somebody may do something before waiting."""
+"""How often a caller may do something before it has to wait."""
 
 from datetime import UTC, datetime, timedelta
 

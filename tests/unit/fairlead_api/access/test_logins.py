@@ -1,4 +1,4 @@
-"""Failed logins are limited, however many come at once."""
+"""Failed logins are limited, also if many are tried at once."""
 
 import asyncio
 from collections import Counter
@@ -16,7 +16,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class SlowStore:
-    """Knows no login link, and says so when it may."""
+    """A store that knows no login link, and answers when a test lets it."""
 
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()

@@ -1,4 +1,4 @@
-"""How often a credential is looked up: once for what a page asks at the same time, and anew after one has ended."""
+"""How often a credential is looked up: once for simultaneous requests of a page, and again after it has ended."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ CALLER = Caller(identity=ANNA, key=b"key", request_id="r1")
 
 
 class OneToken:
-    """A store with one token, which counts how often it is read."""
+    """A store with one token, which counts its reads."""
 
     def __init__(self) -> None:
         self.identity: Identity | None = ANNA

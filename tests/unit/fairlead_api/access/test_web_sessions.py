@@ -1,4 +1,4 @@
-"""How long a web session is good: no longer than that stands by which it was opened."""
+"""How long a web session is valid: no longer than the token or login by which it was opened."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What the operator advises becomes a proposal, whatever else is found of the pool."""
+"""The operator's advice becomes a proposal, independent of other findings about the pool."""
 
 from dataclasses import replace
 

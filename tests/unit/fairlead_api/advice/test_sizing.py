@@ -23,7 +23,7 @@ SPEC = {"model": "m", "replicas": 4, "engine": {"prefillTokensPerSecond": 6250}}
 
 
 class Store:
-    """A pool of four instances with so many recorded requests, so many a second."""
+    """A store with a pool of four instances and this many recorded requests, this many a second."""
 
     def __init__(self, requests: int, rate: float, capability: EngineCapability = NOTHING_KNOWN) -> None:
         self._requests = requests

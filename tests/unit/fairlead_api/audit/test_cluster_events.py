@@ -1,6 +1,6 @@
 """The Kubernetes API's audit events: which are changes of pools, and which of them made a revision.
 
-The events are as an API server writes them at the level RequestResponse, down to what is not read of them.
+The events have all fields that an API server writes at the level RequestResponse, also those that are not read.
 """
 
 import itertools

@@ -1,4 +1,6 @@
-"""The port for external metrics over real TLS: whom it believes, what the cluster lets them read, and the documents."""
+"""The port for external metrics over real TLS: whom it authenticates, what the cluster authorizes, and its
+documents.
+"""
 
 import asyncio
 import json
@@ -43,7 +45,9 @@ HPA = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 
 @dataclass(slots=True)
 class Cluster:
-    """A Kubernetes API that reviews: tokens by `users`, rights by `rights` (user or group, verb, namespace or path)."""
+    """A Kubernetes API for reviews: of tokens by `users`, of rights by `rights` (user or group, verb, namespace or
+    path).
+    """
 
     config: dict[str, str] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
@@ -88,7 +92,7 @@ class Port:
             return await http.get(path, headers=headers)
 
     def http(self, client: Path | None = None) -> httpx.AsyncClient:
-        """As the Kubernetes API asks, which takes HTTP/2 wherever it is offered."""
+        """Return a client like the Kubernetes API, which uses HTTP/2 where it is offered."""
         context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if client is not None:
@@ -97,14 +101,14 @@ class Port:
         return httpx.AsyncClient(verify=context, base_url=url, timeout=PATIENCE_SECONDS, http2=True)
 
     async def as_recorded(self, recorded: Mapping[str, Any]) -> httpx.Response:
-        """A recorded request, with a certificate of the name that its client had."""
+        """Send a recorded request, with a certificate in the name of the recorded client."""
         headers = [(name, value) for name, value in recorded["headers"] if name != "host"]
         query = f"?{recorded['query']}" if recorded["query"] else ""
         async with self.http(self.authority.signed(recorded["client"])) as http:
             return await http.request(recorded["method"], recorded["path"] + query, headers=headers)
 
     def show(self, wanted: dict[tuple[str, str], int], headroom: dict[str, float] | None = None) -> None:
-        """Have these figures, by pool and role, from now on."""
+        """Serve these figures, by pool and role, from now on."""
         at = datetime(2026, 11, 30, 12, 0, 1, 500, tzinfo=UTC)
         self.figures.take(ScalingFigures(wanted=wanted, headroom=headroom or {}), at)
 
@@ -188,14 +192,17 @@ async def test_another_namespaces_figures_are_forbidden_in_the_words_of_kubernet
 
 
 RECORDED: Sequence[Mapping[str, Any]] = json.loads((Path(__file__).parent / "kubernetes-1.36.json").read_text(encoding="utf-8"))
-"""What kube-apiserver and the autoscaler's controller of Kubernetes 1.36.2 asked; `make test-kubernetes` records it."""
+"""The recorded requests of kube-apiserver and of the autoscaler's controller of Kubernetes 1.36.2.
+
+`make test-kubernetes` records them.
+"""
 DISCOVERABLE = (BASE, "/apis", "/openapi/v2", "/openapi/v3")
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda one: f"{one['status']} {one['path']}")
 async def test_kubernetes_own_requests_are_answered_as_they_were(port: Port, recorded: Mapping[str, Any]) -> None:
-    """Where the old form of discovery is refused the API server calls this API stale, and namespaces hang in their
-    deletion; without a description it asks again and again.
+    """If the old form of discovery is refused, the API server calls this API stale, and the deletion of namespaces
+    hangs. Without a description it repeats its request continually.
     """
     namespace = (recorded["path"].removeprefix(f"{BASE}/namespaces/")).split("/")[0]
     port.cluster.rights = {("system:authenticated", "get", one) for one in DISCOVERABLE}  # the ClusterRole system:discovery
@@ -208,7 +215,7 @@ async def test_kubernetes_own_requests_are_answered_as_they_were(port: Port, rec
 
 
 def series(document: Mapping[str, Any]) -> list[tuple[str, str, int]]:
-    """Pool, role and wanted number of what an answer has."""
+    """Return pool, role and wanted number of each item of an answer."""
     return [(one["metricLabels"]["pool"], one["metricLabels"]["role"], int(one["value"])) for one in document.get("items", ())]
 
 
@@ -306,7 +313,9 @@ async def test_what_cannot_be_answered_is_a_status(port: Port, path: str, status
 
 
 def replicas_after(replicas: int, items: Sequence[Mapping[str, str]], target: str) -> int:
-    """GetExternalPerPodMetricReplicas of Kubernetes' replica_calculator.go, with its usual tolerance of 10 %."""
+    """Return the replicas by GetExternalPerPodMetricReplicas of Kubernetes' replica_calculator.go, with a tolerance of
+    10 %.
+    """
     usage, per_pod = sum(thousandths(item["value"]) for item in items), thousandths(target)
     ratio = usage / (per_pod * replicas)
     return replicas if 0.9 <= ratio <= 1.1 else math.ceil(usage / per_pod)

@@ -1,4 +1,4 @@
-"""KEDA's external scaler: messages by the numbers of KEDA's own file, asked by a real gRPC client."""
+"""KEDA's external scaler, called by a real gRPC client. Messages have the field numbers of KEDA's own file."""
 
 import asyncio
 import socket
@@ -35,19 +35,19 @@ HEADROOM = {"prod/chat": -0.052, "prod/split": 0.0125}
 
 
 def field_bytes(number: int, text: str | bytes) -> bytes:
-    """A length-delimited field, as protobuf writes it."""
+    """Return a length-delimited field as protobuf writes it."""
     payload = text.encode() if isinstance(text, str) else text
     return bytes([number << 3 | 2, len(payload)]) + payload
 
 
 def reference(namespace: str = "prod", **metadata: str) -> bytes:
-    """A ScaledObjectRef: name = 1, namespace = 2, scalerMetadata = 3 (a map)."""
+    """Return a ScaledObjectRef: name = 1, namespace = 2, scalerMetadata = 3 (a map)."""
     entries = b"".join(field_bytes(3, field_bytes(1, key) + field_bytes(2, value)) for key, value in metadata.items())
     return field_bytes(1, "scaled") + field_bytes(2, namespace) + entries
 
 
 def values(name: str, **metadata: str) -> bytes:
-    """A GetMetricsRequest: scaledObjectRef = 1, metricName = 2."""
+    """Return a GetMetricsRequest: scaledObjectRef = 1, metricName = 2."""
     return field_bytes(1, reference(**metadata)) + field_bytes(2, name)
 
 
@@ -183,7 +183,7 @@ async def test_a_renewed_certificate_is_shown_by_a_scaler_without_external_metri
 
 
 async def test_a_client_that_ends_no_connection_does_not_fail_the_end_of_a_port_with_tls(tmp_path: Path) -> None:
-    """Its connection was closed for what it sent, and is closed again with the port."""
+    """Its connection was closed because of its bytes, and is closed again with the port."""
     made = ensure_certificates(tmp_path, "127.0.0.1")
     ports = bound(AutoscalerSettings(scaler_port=0, cert_file=made.certificate, key_file=made.key), "127.0.0.1", {})
     assert ports.scaler is not None
@@ -209,7 +209,7 @@ def test_each_port_offers_the_protocol_that_it_speaks_and_no_other(tmp_path: Pat
 
 
 def agreed(certificate: Certificate | None) -> str | None:
-    """What a client that speaks both would speak with a port of this certificate."""
+    """Return the protocol that a client of both protocols negotiates with a port of this certificate."""
     assert certificate is not None
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,4 +1,4 @@
-"""What a comment may say: the words of every language, and nothing that hides or turns around others."""
+"""The text of a comment: words of every language, but no characters that hide other text or change its direction."""
 
 import pytest
 

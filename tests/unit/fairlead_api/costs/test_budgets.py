@@ -1,4 +1,4 @@
-"""When a key's budget has reached its soft end and its hard one."""
+"""When a key has reached the soft and the hard limit of its budget."""
 
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace

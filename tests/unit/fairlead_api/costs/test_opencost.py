@@ -1,4 +1,4 @@
-"""Allocations of OpenCost become costs of instances; whatever else it answers is refused in one line."""
+"""Allocations of OpenCost become costs of instances; all other answers are refused in one line."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone

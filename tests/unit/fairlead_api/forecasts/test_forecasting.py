@@ -1,4 +1,4 @@
-"""The jobs that make forecasts go from pool to pool."""
+"""The background jobs that make forecasts for one pool after the other."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ CHAT = PoolKey(namespace="default", name="chat")
 
 @dataclass(slots=True)
 class BrokenRecords:
-    """Two pools; what `broken` raises is raised whenever the first one's record is read."""
+    """Two pools. Reading the record of the first always raises `broken`."""
 
     broken: Exception
     noted: list[str] = field(default_factory=list)
@@ -82,7 +82,7 @@ async def test_a_replay_that_failed_is_made_again_after_a_while_and_not_with_eve
         return Tried(start=NOW, reactive=outcome, present=outcome, proposed=outcome)
 
     async def asked(minutes: float) -> bool:
-        """Whether the replay's outcome is known after this many minutes; and the number of replays so far."""
+        """Return whether the replay's outcome is known after this many minutes, and the number of replays so far."""
         now = NOW + timedelta(minutes=minutes)
         await forecasting.forecast(CHAT, now)
         for made in forecasting._made.values():

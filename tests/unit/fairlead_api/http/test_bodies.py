@@ -1,4 +1,4 @@
-"""Bodies are read strictly: whatever JSON anybody sends is taken, or refused with its reason, and nothing else."""
+"""Bodies are read strictly: every JSON text is either accepted, or refused with the reason."""
 
 import json
 import math

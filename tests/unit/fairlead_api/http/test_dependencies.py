@@ -1,4 +1,4 @@
-"""What FastAPI calls before an endpoint."""
+"""The dependencies that FastAPI calls before an endpoint."""
 
 from collections.abc import Iterator
 from inspect import iscoroutinefunction
@@ -20,8 +20,8 @@ def called(dependant: Dependant) -> Iterator[Any]:
 
 
 async def test_nothing_of_a_request_runs_in_a_thread() -> None:
-    """FastAPI runs each function that is not async in a thread: two of them cost a list more than its rows, and a busy
-    loop gets each back late.
+    """FastAPI runs each function that is not async in a thread. Two of these cost a list more time than its rows, and a
+    busy loop continues late after each.
     """
     routes = [route for route in create_api(read_settings(SETTINGS)).routes if isinstance(route, APIRoute)]
     assert len(routes) > 100

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what it shows is what the API takes and answers."""
+"""The OpenAPI document describes exactly what the API accepts and answers."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,10 @@ from fairlead_client.resources import (
 from fairlead_client.resources.problems import Problem
 
 DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[4] / "docs" / "openapi.json").read_text(encoding="utf-8"))
-"""What the code says, by `test_openapi.py`: asking the code takes more than a second of each process that collects."""
+"""The stored document, which `test_openapi.py` compares with the code.
+
+Generating it would take more than a second in each process that collects these tests.
+"""
 OPERATIONS = [(path, method, found) for path, item in DOCUMENT["paths"].items() for method, found in item.items()]
 MODULES = (access, audit, comments, engine_fits, gateway_keys, plan_kinds, plans, sessions, simulations, trials, webhooks)
 

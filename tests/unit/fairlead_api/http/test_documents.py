@@ -1,4 +1,4 @@
-"""Single answers with a table in them: the whole as JSON, the table as CSV, a row for each thing told."""
+"""Single answers that contain a table: the whole answer as JSON, the table as CSV with a row for each item."""
 
 import csv
 import io
@@ -46,7 +46,7 @@ def rows(found: Found) -> Iterator[Named]:
 
 def served() -> httpx.AsyncClient:
     async def get_names(last: int = 3) -> Ask:
-        """Names."""
+        """Return names."""
 
         async def ask(sight: Sight) -> Found:
             return Found(sight=sorted(sight or ()), items=[Named(name=f"=n{number}", number=number) for number in range(last)])

@@ -1,4 +1,4 @@
-"""Lists: only the fields asked for, either way around, and whole exports in constant memory."""
+"""Lists: only the requested fields, in both orders, and whole exports in constant memory."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ class Row:
 
 
 def numbered(last: int) -> Fetch:
-    """Rows from `last` down to 1, made when they are asked for."""
+    """Return rows from `last` down to 1, which are made when they are read."""
 
     async def fetch(span: Span) -> Page[Row]:
         step = 1 if span.reverse else -1

@@ -1,4 +1,4 @@
-"""Query parameters: what an endpoint does not take is refused, on every one, once the caller may ask it."""
+"""Query parameters: every endpoint refuses unknown ones, after it has checked that the caller may use it."""
 
 import json
 import re
@@ -14,10 +14,13 @@ from fairlead_testing.running.api import SECRETS, settings_for
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[4] / "docs" / "openapi.json").read_text(encoding="utf-8"))
-"""What the code says, by `test_openapi.py`: asking the code takes more than a second of each process that collects."""
+"""The stored document, which `test_openapi.py` compares with the code.
+
+Generating it would take more than a second in each process that collects these tests.
+"""
 OPERATIONS = [(path, method) for path, item in DOCUMENT["paths"].items() for method in item]
 API = create_api(settings_for("postgresql+psycopg://nobody@localhost/none"))
-"""Without a database: who asks, and what, is checked before one is needed."""
+"""An API without a database: caller and parameters are checked before the database is needed."""
 
 
 async def asked(method: str, path: str, query: str, role: str = "admin") -> httpx.Response:

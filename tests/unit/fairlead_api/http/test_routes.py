@@ -1,4 +1,4 @@
-"""When a route is analysed, and what it shows of that."""
+"""When FastAPI analyses a route, and what the route shows of it."""
 
 import httpx
 import pytest
@@ -11,7 +11,7 @@ from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 @pytest.fixture
 def analysed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Paths of the routes that FastAPI has analysed."""
+    """Return the paths of the routes that FastAPI has analysed."""
     paths: list[str] = []
     monkeypatch.setattr("fairlead_api.http.routes.close", lambda route: paths.append(route.path))
     return paths
@@ -22,7 +22,7 @@ def two_routes() -> FastAPI:
 
     @routes.get("/one")
     async def one() -> Response:
-        """The first."""
+        """The first route."""
         return Response("1")
 
     @routes.post("/two")

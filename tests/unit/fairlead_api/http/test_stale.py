@@ -1,4 +1,4 @@
-"""Answers of before, while the database is away."""
+"""Earlier answers that are served while the database is unavailable."""
 
 import httpx
 import pytest
@@ -16,7 +16,7 @@ ANN = Caller(identity=Identity(subject="ann", role=AccessRole.VIEWER, source="to
 
 
 class Known:
-    """Middleware under which everybody is ann."""
+    """Middleware that identifies every caller as ann."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

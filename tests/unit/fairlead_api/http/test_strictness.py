@@ -1,4 +1,4 @@
-"""How much of a body is read before anybody knows what it is."""
+"""How much of a body is read before its caller is known."""
 
 from collections.abc import MutableMapping
 from typing import Any
@@ -12,9 +12,10 @@ SPACES = b" " * 16384
 
 
 async def asked(path: str, size: int) -> tuple[int, int]:
-    """The answer's status, 200 if the body reached the endpoint, and bytes read of a body of `size`.
+    """Return the answer's status (200 if the body reached the endpoint) and the number of bytes read of a body of
+    `size`.
 
-    Who asks is known, but at a login.
+    The caller is known, except at a login.
     """
     read = 0
     statuses: list[int] = []

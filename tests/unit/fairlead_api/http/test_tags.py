@@ -1,4 +1,4 @@
-"""Entity tags: equal content has an equal tag; a change may build on what is still so, and on nothing else."""
+"""Entity tags: equal content has an equal tag, and a change is accepted only for content that has not changed."""
 
 import httpx
 import msgspec

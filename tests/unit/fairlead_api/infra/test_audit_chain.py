@@ -1,4 +1,4 @@
-"""The audit log's chain."""
+"""The hash chain of the audit log."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

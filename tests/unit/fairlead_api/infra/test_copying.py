@@ -1,4 +1,4 @@
-"""Rows for COPY are, byte for byte, what the driver would have written."""
+"""Rows for COPY have exactly the bytes that the driver would have written."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -76,7 +76,7 @@ def fields() -> list[Field]:
 
 
 def as_the_driver_writes(sample: Sample) -> bytes:
-    """One row, each value by the driver's own way for the column's type."""
+    """Return the bytes of a row, with each value written by the driver for the column's type."""
     known = psycopg.adapters.types
     content = len(KINDS).to_bytes(2, "big")
     for name, kind in KINDS.items():

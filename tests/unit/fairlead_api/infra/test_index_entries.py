@@ -1,4 +1,4 @@
-"""What fits into an entry of an index: Postgres refuses a row whose entry has more than 2,704 bytes."""
+"""The size of index entries: Postgres refuses a row with an entry of more than 2,704 bytes."""
 
 import pytest
 from sqlalchemy import Table, Text, UniqueConstraint
@@ -8,12 +8,12 @@ from fairlead_api.reports.plausibility import MAX_NAME
 
 LARGEST_ENTRY = 2704
 REST = 600
-"""More than the numbers, times and words of our own that an entry may hold beside texts of others."""
+"""An upper bound of the bytes that an entry needs for numbers, times and our own words, besides foreign texts."""
 OUR_WORDS = frozenset({"outcome", "trigger", "refusal"})
 
 
 def entries(table: Table) -> dict[str, list[str]]:
-    """The columns in each index of a table, those that it only includes too."""
+    """Return the columns of each index of a table, including those that it only includes."""
     found = {str(one.name): [*one.columns.keys(), *(one.dialect_options["postgresql"]["include"] or ())] for one in table.indexes}
     unique = [one for one in table.constraints if isinstance(one, UniqueConstraint)]
     return found | {f"{table.name}: {one.columns.keys()}": one.columns.keys() for one in (table.primary_key, *unique)}

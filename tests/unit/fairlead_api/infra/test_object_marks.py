@@ -1,4 +1,4 @@
-"""Who owns an object besides people."""
+"""Which programs own an object."""
 
 import pytest
 

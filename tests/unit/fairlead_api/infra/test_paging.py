@@ -1,4 +1,4 @@
-"""Cursors that were not made here."""
+"""Cursors that the API did not make."""
 
 import base64
 

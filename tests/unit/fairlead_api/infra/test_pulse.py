@@ -1,4 +1,4 @@
-"""The watch over Postgres, in virtual time: a database that falls silent keeps nobody waiting for two seconds."""
+"""The watch over Postgres, in virtual time: while a database does not answer, no caller waits for two seconds."""
 
 import asyncio
 import socket
@@ -22,7 +22,9 @@ MOST_SECONDS = 2.0
 
 
 class SilentDatabase:
-    """Answers at once until it is frozen; then it refuses nothing, answers nothing and closes nothing."""
+    """A database that answers at once until it is frozen. Then it refuses nothing, answers nothing and closes
+    nothing.
+    """
 
     def __init__(self) -> None:
         self.frozen = False
@@ -38,7 +40,7 @@ class SilentDatabase:
 
 
 class Wire:
-    """What the pulse uses of a psycopg connection, over a real socket that can be shut."""
+    """The methods of a psycopg connection that the pulse uses, over a real socket that can be closed."""
 
     def __init__(self, database: SilentDatabase) -> None:
         self._database = database
@@ -88,7 +90,9 @@ def database(monkeypatch: pytest.MonkeyPatch) -> SilentDatabase:
 
 
 async def use_until_it_fails(pulse: Pulse, connection: Connection) -> float:
-    """Asks again and again, as a busy pool does; the virtual time at which the database was given up."""
+    """Query continually, as a busy pool does, and return the virtual time at which the database counts as
+    unavailable.
+    """
     while True:
         pulse.taken(connection, 30)
         try:

@@ -1,4 +1,4 @@
-"""Figures that may be a little old: who waits for them, and for how long the old ones serve."""
+"""Figures that may be a little old: which callers wait for new ones, and how long old ones are served."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 class Figures:
-    """Counts how often it is asked; answers when told to, with the count."""
+    """A source that counts its queries, and answers with the count when a test lets it."""
 
     def __init__(self) -> None:
         self.asked = 0

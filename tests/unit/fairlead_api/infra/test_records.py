@@ -1,4 +1,4 @@
-"""Records and rows meet by name, and what does not fit is said when the module is imported."""
+"""Records and rows match by name, and mismatches are reported when the module is imported."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ def test_columns_postgres_fills_itself_are_left_to_it() -> None:
 
 
 class Row(tuple[object, ...]):
-    """As much of a database row as `read` looks at: values that know their names."""
+    """The part of a database row that `read` uses: values with names."""
 
     _fields: tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""The rows of a query as the source of another: the statement that SQLAlchemy's subquery makes, without its objects."""
+"""The rows of a query as the source of another: the SQL equals that of SQLAlchemy's subquery, without its objects."""
 
 import gc
 import re
@@ -45,7 +45,7 @@ def test_a_column_that_the_rows_do_not_have_is_an_error() -> None:
 
 
 def garbage(rows: Any) -> int:
-    """Objects in cycles that one statement leaves."""
+    """Return the number of objects in reference cycles that one statement leaves."""
     query = select(decisions).limit(10)
     gc.collect()
     statement = rows(query)

@@ -1,4 +1,4 @@
-"""Times as people write them."""
+"""Times in the forms in which people write them."""
 
 from datetime import UTC, datetime, timedelta
 

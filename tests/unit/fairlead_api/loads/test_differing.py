@@ -1,4 +1,4 @@
-"""What differs in a region of a heatmap: found where it is, and not where there is only chance."""
+"""The differences of a heatmap's region: real ones are found, and chance is not reported as one."""
 
 import random
 from dataclasses import replace
@@ -54,7 +54,9 @@ def test_too_few_requests_say_nothing() -> None:
 
 
 def test_a_request_weighs_what_it_stands_for() -> None:
-    """Moved requests are all kept, others at 5 %: forty among forty of the sample are 1 of 21, not a half."""
+    """All moved requests are kept, but only 5 % of the others. So forty of each in the sample are 1 of 21, not a
+    half.
+    """
     moved = [replace(one, reason="hot-migration") for one in requests(40)]
     sampled = [replace(one, weight=20.0) for one in requests(40)]
     seen = [*moved, *sampled, *(replace(one, instance="cool", weight=20.0) for one in requests(40))]
@@ -66,7 +68,9 @@ def test_a_request_weighs_what_it_stands_for() -> None:
 @given(st.integers(0, 10_000), st.integers(30, 300))
 @examples(60)
 def test_chance_alone_is_hardly_ever_told_as_a_difference(seed: int, count: int) -> None:
-    """Classes drawn alike on both sides: of 60 examples none, as three standard errors are passed once in 370 times."""
+    """Both sides have the same distribution of classes. None of 60 examples differs by three standard errors, which
+    happens once in 370 times.
+    """
     drawn = random.Random(seed)
     sides = [
         [replace(ONE, session=None, priority_class=drawn.choice(("a", "b", "c")), miss_tokens=None) for _ in range(count)] for _ in range(2)

@@ -1,4 +1,4 @@
-"""Why an instance was loaded as it was: the stretch that is read, and what the sentences say."""
+"""The explanation of an instance's load: the period that is read, and the sentences."""
 
 import asyncio
 from dataclasses import replace
@@ -87,7 +87,7 @@ def explained(
 
 
 class Windows:
-    """Counts what is read of a pool with these instances."""
+    """A store of a pool with these instances, which counts its reads."""
 
     def __init__(self, *names: str) -> None:
         self.names = list(names)
@@ -146,7 +146,7 @@ async def test_an_hour_that_ended_just_now_is_told_as_it_was_read_last_while_it_
     explaining = LoadExplaining(store, KEPT, Recent(15, 60, lambda: monotonic))
 
     async def ended(instance: str = "a") -> float:
-        """Asks once all that was under way is done: the minutes from NOW to the end of what is told."""
+        """Ask when all reads are done, and return the minutes from NOW to the end of the explained period."""
         await asyncio.sleep(0.01)
         now = NOW + timedelta(seconds=30 + monotonic)
         found = await explaining.explain(POOL, instance, "running", (now - timedelta(hours=1)).isoformat(), now.isoformat(), now)

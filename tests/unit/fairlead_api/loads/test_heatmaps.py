@@ -1,4 +1,4 @@
-"""The grid of a heatmap, the order of its rows, and groups of them."""
+"""The grid of a heatmap, the order of its rows, and their groups."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""From a request to a merge patch of the pool."""
+"""The merge patch of the pool that follows from a request."""
 
 from typing import Any
 

@@ -20,7 +20,9 @@ KUBECONFIG = (
 
 
 class MoodyServer:
-    """Answers with its name; `/held` when it is let go, and `/dropped` never: it cuts the connection."""
+    """A server that answers with its name; `/held` when a test lets it, and `/dropped` never, because it cuts the
+    connection.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,7 +48,7 @@ class MoodyServer:
 
 @pytest.fixture
 async def servers() -> AsyncIterator[dict[str, MoodyServer]]:
-    """By address."""
+    """Yield servers by address."""
     started = [(server, *await server.start()) for server in (MoodyServer("first"), MoodyServer("second"))]
     yield {address: server for server, _, address in started}
     for _, runner, _ in started:

@@ -1,4 +1,4 @@
-"""What a change would do: to instances, sessions, keys, first tokens and refusals."""
+"""The expected effect of a change on instances, sessions, keys, first tokens and refusals."""
 
 from dataclasses import replace
 from typing import Any
@@ -77,7 +77,9 @@ def test_new_instances_take_keys_and_the_sessions_that_every_request_places_by_t
 
 
 def test_a_plan_of_very_many_instances_hashes_no_ring_of_them() -> None:
-    """A hash of 4,096 instances takes a minute, in which the process answers nobody; what they take needs none."""
+    """Hashing 4,096 instances takes a minute in which the process answers nobody. The keys that they take can be
+    computed without it.
+    """
     pool = a_use(("a", "Serving", 100, 5000), ("b", "Draining", 40, 900))
     with pytest.MonkeyPatch.context() as patched:
         for name in ("of", "of_anchors"):

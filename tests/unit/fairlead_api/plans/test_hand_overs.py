@@ -1,4 +1,4 @@
-"""What a plan says of the caches of instances that leave, and when it says that this is not known."""
+"""A plan's statement about the caches of leaving instances, and when it states that this is unknown."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Merge patches, and the way back."""
+"""Merge patches, and the patches that undo them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Going back to a revision: which one, what it writes, what it replaces; and draining one instance."""
+"""Plans that go back to a revision: which one, the patch, and the replaced instances. Also drains of an instance."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def spec(prefill: str, decode: str, **engine: Any) -> dict[str, Any]:
 
 
 def revisions(*specs: dict[str, Any]) -> list[StoredRevision]:
-    """Numbered from 1, in another order than that."""
+    """Return revisions numbered from 1, in a different order."""
     made = [
         StoredRevision(name=revision_name("chat", revision_data(one)), number=number, created_at=None, data=revision_data(one))
         for number, one in enumerate(specs, 1)

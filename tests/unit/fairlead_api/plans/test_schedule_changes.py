@@ -1,4 +1,4 @@
-"""Plans of schedules: what each action makes of the pool's list."""
+"""Plans of schedules: the pool's list after each action."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -16,7 +16,7 @@ CHAT = PoolKey(namespace="default", name="chat")
 
 
 class Cluster:
-    """One pod, its log, and what was asked."""
+    """A cluster with one pod and its log; it keeps the requests."""
 
     def __init__(
         self, pool: str = "chat", containers: Sequence[str] = ("engine", "side-car"), log: str | None = "one\nTwo\nthree\n"

@@ -1,4 +1,4 @@
-"""What a pool's engines can do, by all that is known: what was measured outlives the routers that measured."""
+"""The known capability of a pool's engines: measurements outlive the routers that made them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

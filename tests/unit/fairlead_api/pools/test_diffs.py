@@ -1,4 +1,4 @@
-"""Differences of two documents."""
+"""The differences between two documents."""
 
 from fairlead_api.pools.diffs import diff
 

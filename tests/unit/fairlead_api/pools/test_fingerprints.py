@@ -1,4 +1,4 @@
-"""When two tables say the same."""
+"""When two routing tables count as equal."""
 
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceReport

@@ -1,4 +1,4 @@
-"""What the operator is answered."""
+"""The API's answers to the operator's states of pools."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A pool in a line."""
+"""The summary of a pool, which is its line in lists."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What people ask the ring."""
+"""People's queries about the hash ring."""
 
 import pytest
 

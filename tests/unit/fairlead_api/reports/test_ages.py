@@ -1,4 +1,4 @@
-"""For how long rows of reports are accepted."""
+"""Up to which age rows of reports are accepted."""
 
 from hypothesis import given
 from hypothesis import strategies as st

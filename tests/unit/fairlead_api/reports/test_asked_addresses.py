@@ -1,4 +1,6 @@
-"""Where routers say that they can be asked: what can be no such address is told to nobody, and costs nothing else."""
+"""The addresses at which routers say that they can be asked: an impossible address is not sent to other routers, but
+the rest of its report counts.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Rows judged together are judged as each alone would be."""
+"""Rows that are judged together get the same verdict as when each is judged alone."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Signals computed from what routers measured."""
+"""Signals for scaling, computed from routers' measurements."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What may be simulated: every bound has a message that names field, value and remedy."""
+"""Which simulations may be requested: every bound has a message that names field, value and remedy."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What is told of a plan's simulation: how far it is, and at its end the figures."""
+"""The status of a plan's simulation: its progress, and its figures at the end."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
-"""What a plan's simulation says: figures where the simulated pool is like the real one and neither chance nor the
-traffic decides, else why nothing can be known.
+"""The result of a plan's simulation: figures if the simulated pool resembles the real one and neither chance nor the
+traffic decides, otherwise the reason why nothing can be known.
 """
 
 from dataclasses import replace
@@ -39,7 +39,9 @@ LIKE = Recorded(attainment=0.78, hit_rate=0.55, sessions_moved=4)
 
 
 def trialled(*changes: dict[str, Any], recorded: Recorded = LIKE) -> Trialled:
-    """Two seeds, each as it is and as planned, then as planned at two rates; `changes` to the first of the six runs."""
+    """Return six runs: two seeds without and with the plan, then the plan at two rates. `changes` are made to the first
+    run.
+    """
     runs = [FIGURES, PLANNED, FIGURES, PLANNED, PLANNED, PLANNED]
     all_changes = [*changes, *({} for _ in range(len(runs) - len(changes)))]
     changed = [replace(run, **change) for run, change in zip(runs, all_changes, strict=True)]

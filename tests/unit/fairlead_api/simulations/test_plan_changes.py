@@ -1,4 +1,4 @@
-"""What is simulated of a plan: the pool as it is and as planned, or why nothing is."""
+"""The simulated part of a plan: the pool without and with the plan, or the reason why nothing is simulated."""
 
 from typing import Any
 

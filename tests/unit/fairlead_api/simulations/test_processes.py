@@ -1,4 +1,4 @@
-"""The runner of simulations, with a store that is pretended and processes that say one line."""
+"""The runner of simulations, with a fake store and processes that print one line."""
 
 import asyncio
 import sys
@@ -52,15 +52,15 @@ DEAD = (
     "-c",
     f"import subprocess, sys; subprocess.Popen((sys.executable, '-c', {LAST_WORDS!r}), stdin=subprocess.DEVNULL); sys.exit(3)",
 )
-"""What a process says is read after it has ended."""
+"""A process that exits with 3 while a child of it still writes its last words."""
 
 
 class AllDone(Exception):
-    """Ends the runner, which looks for simulations for ever."""
+    """An exception that ends the runner, which otherwise looks for simulations forever."""
 
 
 class OneSimulation:
-    """A store with one simulation of three requests, which ends the runner once that one has ended."""
+    """A store with one simulation of three requests. When the simulation has ended, it ends the runner."""
 
     def __init__(self, *policies: str) -> None:
         self._policies = [SimulatedPolicy(policy=name) for name in policies or ("fairlead", "ear")]
@@ -147,11 +147,11 @@ SLOW = (
     f"import sys, time; sys.stdin.readline(); sys.stdin.readline(); print({encode_line(JobLine(figures=FIGURES)).decode()!r}, end='', flush=True); "
     "time.sleep(600)",
 )
-"""Ends its first run at once, and never the next one."""
+"""A process that prints the figures of its first run at once, and never ends the next one."""
 
 
 class Stopped(OneSimulation):
-    """Keeps the results of a simulation that ends."""
+    """A store that keeps the results of the ended simulation."""
 
     def __init__(self, *policies: str) -> None:
         super().__init__(*policies)

@@ -45,7 +45,9 @@ def test_without_requests_or_without_a_budget_nothing_burns() -> None:
     ],
 )
 def test_an_alert_needs_both_its_windows(percentile: float, late: dict[str, int], burning: list[bool | None]) -> None:
-    """Late requests of a hundred by window; a goal of 90 % burns at most 10 times as fast, so fast begins at 8."""
+    """Each window has late requests of a hundred. With a goal of 90 % the burn is at most 10, so the fast alert begins
+    at 8.
+    """
     windows = [
         burn_window(name, None, [kept(100, 100 - late[name])] if name in late else [], by_version({1: percentile})) for name in WINDOWS
     ]

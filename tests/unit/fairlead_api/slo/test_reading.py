@@ -38,7 +38,7 @@ def test_a_short_range_of_long_ago_is_one_hour() -> None:
 
 
 class HalfOfTheBudget:
-    """Of 100 requests five were late, of ten that might be, whatever the range."""
+    """A store in which, for every range, 5 of 100 requests were late and 10 may be."""
 
     async def goal(self, pool: PoolKey) -> Goal:
         return Goal(version=1, ttft_seconds=1.0, tpot_seconds=0.1, percentile=90.0)

@@ -1,4 +1,4 @@
-"""Streams and live topics in memory: who is cut off, who is told to look again, who shares whose work."""
+"""Streams and live topics in memory: which streams are cut off, which must read again, and which routers share work."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ def binding(session: str, version: int = 1) -> Binding:
 
 
 class MemoryStore:
-    """1,200 bindings and a switch for the database."""
+    """A store with 1,200 bindings, and a switch that makes the database unavailable."""
 
     def __init__(self) -> None:
         self.rows = [binding(f"s{number:04}") for number in range(1200)]
@@ -234,7 +234,7 @@ async def test_concurrent_askers_share_one_computation_and_failures_are_not_kept
     ids=["lately", "long-ago"],
 )
 async def test_a_stream_resumed_at_another_process_looks_back_before_its_last_event(ago: timedelta, looks_back: timedelta) -> None:
-    """What was committed late was not in that event, and the clock that gave it its id is another process's."""
+    """Rows that were committed late were not in the last event, and its id comes from the clock of another process."""
     now = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
     asked: asyncio.Queue[datetime] = asyncio.Queue()
 

@@ -1,4 +1,4 @@
-"""What the live topics show: all pools in sight, however many, and nothing else."""
+"""The content of live topics: all pools that the viewer may see, however many, and nothing else."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ NAMES = [f"pool-{number:03}" for number in range(POOLS_AT_ONCE + 20)]
 
 
 class ManyPools:
-    """More pools than a page holds in namespace `a`, and one in `z`; notes what was read."""
+    """A store with more pools than a page holds in namespace `a`, and one in `z`; it notes what is read."""
 
     def __init__(self) -> None:
         self.keys = [*(PoolKey(namespace="a", name=name) for name in NAMES), PoolKey(namespace="z", name="last")]
@@ -40,7 +40,7 @@ class ManyPools:
 
 
 class Nothing:
-    """Histories in which nothing happened; notes what it was asked."""
+    """Histories without events; they note their queries."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str | None, Sight]] = []

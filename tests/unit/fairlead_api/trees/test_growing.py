@@ -1,4 +1,4 @@
-"""How requests change trees and sums: places decided once, sums in any order."""
+"""How requests change trees and sums: a session's place is decided once, and sums do not depend on the order."""
 
 import random
 from typing import Any
@@ -15,7 +15,7 @@ from fairlead_testing.examples import examples
 
 
 class Stored:
-    """What a database keeps of several reports, by the rules of the statements that write it."""
+    """The rows that a database keeps of several reports, by the rules of the SQL statements."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, Grown] = {}

@@ -1,4 +1,4 @@
-"""What stored rows of a tree say: order, gaps, moves, think times."""
+"""The facts read from the stored rows of a tree: order, gaps, moves, think times."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A test request: what is sent, what comes back of any answer, and what no router is asked."""
+"""Test requests: what is sent, what is returned of each answer, and which requests no router gets."""
 
 import json
 from collections.abc import Callable

@@ -18,7 +18,7 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 class LongJob:
-    """Runs until it is let go."""
+    """A job that runs until a test lets it end."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -115,11 +115,11 @@ async def test_a_job_that_fails_keeps_no_other_from_being_stopped() -> None:
 
 
 async def no_figures(_: datetime) -> None:
-    """Nobody reads them here."""
+    """Measure nothing, because these tests read no figures."""
 
 
 class Wall(datetime):
-    """The wall clock of a machine, which can be set."""
+    """The wall clock of a machine, which a test can set."""
 
     set_by = timedelta()
 

@@ -1,4 +1,4 @@
-"""Upkeep: what one table cannot be spared of now keeps nothing else from its turn."""
+"""Upkeep: a table that cannot be cleared now does not keep other tables from being cleared."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime, timedelta
@@ -18,7 +18,7 @@ KEPT = Keep(partitioned={"decisions": 7, "rejections": 7}, plain={"events_days":
 
 
 class OneTableIsRead:
-    """A store in which a long reader keeps `decisions` from being cleared."""
+    """A store in which a long reader prevents that `decisions` is cleared."""
 
     def __init__(self, ahead: timedelta) -> None:
         self.cleared: list[str] = []

@@ -1,4 +1,4 @@
-"""What receivers get, and when they get it again."""
+"""The notices that receivers get, and when they get them again."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ MESSAGE = Message(
 
 
 def test_the_signature_is_that_of_the_specification() -> None:
-    """The vector of the specification's own libraries, such as libraries/go/webhook_test.go."""
+    """The test vector is from the specification's own libraries, such as libraries/go/webhook_test.go."""
     secret, content = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"test": 2432232314}'
     found = signature(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", content)
     assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -83,7 +83,7 @@ def transport(handle: Callable[[httpx.Request], httpx.Response]) -> httpx.AsyncB
 
 
 def names(found: dict[str, str]) -> Callable[[Receiver], object]:
-    """A resolver that knows these names."""
+    """Return a resolver for these names."""
 
     async def resolve(receiver: Receiver) -> list[IpAddress]:
         if receiver.host not in found:
@@ -135,7 +135,7 @@ def test_a_failure_is_told_in_words_without_the_address(error: Exception, words:
 
 @dataclass
 class Store:
-    """Two due notices, of which the first one's outcome cannot be recorded."""
+    """A store with two due notices. The outcome of the first cannot be recorded."""
 
     recorded: list[Outcome] = field(default_factory=list)
 

@@ -1,4 +1,6 @@
-"""Where notices may go: public addresses by https, others only in named networks, however an address is written."""
+"""Permitted receivers of notices: public addresses by https, others only in named networks, in all forms of an
+address.
+"""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 

@@ -20,7 +20,7 @@ def written(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 
 def checked(path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
-    """What the command prints as JSON; it must have found agreement."""
+    """Return the JSON that the command prints; the command must have found agreement."""
     code = run(["kv-events", "check", str(path), "--json", *options])
     output = capsys.readouterr()
     assert (code, output.err) == (0, "")
@@ -30,7 +30,7 @@ def checked(path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> di
 
 @pytest.fixture(scope="module")
 def cold() -> Rows:
-    """300 requests to an engine that begins with an empty cache; blocks are evicted all the time."""
+    """Return a recording of 300 requests to an engine with an empty cache, which evicts blocks all the time."""
     return RecordedEngine().rows(300)
 
 
@@ -93,7 +93,7 @@ def test_batches_that_come_twice_count_once(cold: Rows, tmp_path: Path, capsys: 
 def test_every_instance_and_rank_caches_for_itself(
     topics: tuple[str, str], told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both get the same prompts, at other times, so that one holds what the other has evicted."""
+    """Both get the same prompts at different times, so that one holds blocks that the other has evicted."""
     recordings = [RecordedEngine(topic=topic, rank=rank, seed=1, start=1.0 + 0.7 * rank).rows(100) for rank, topic in enumerate(topics)]
     for topic, rows in zip(topics, recordings, strict=True):
         for row in rows:

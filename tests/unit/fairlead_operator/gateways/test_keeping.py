@@ -1,4 +1,4 @@
-"""A pool that asks for gateways has a GAIE InferencePool of its name, for as long as it asks and no longer."""
+"""A pool with `gateways` has a GAIE InferencePool of its name as long as its spec asks for it, and no longer."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ ELSEWHERE = ServiceName(namespace="fairlead-system", name="fairlead-picker")
 
 
 def staged(service: ServiceName | None = BESIDE) -> VirtualStage:
-    """A stage whose operator knows the routers' Service, which is there if it is beside the pool."""
+    """Return a stage whose operator knows the routers' Service, which exists if it is in the pool's namespace."""
     stage = VirtualStage(settings=replace(SETTINGS, picker=PickerSettings(service=service)))
     if service == BESIDE:
         ports = [{"name": "grpc", "port": 9002, "targetPort": "picker"}]
@@ -24,7 +24,7 @@ def staged(service: ServiceName | None = BESIDE) -> VirtualStage:
 
 
 async def asking(stage: VirtualStage, **gateway: Any) -> VirtualStage:
-    """The stage with a pool that asks for gateways."""
+    """Return the stage with a pool that asks for gateways."""
     stage.apply(gateway=gateway)
     await stage.settle()
     return stage
@@ -44,7 +44,7 @@ def conditions(stage: VirtualStage) -> set[str]:
 
 
 def judge(stage: VirtualStage, **conditions: tuple[str, str]) -> None:
-    """A gateway says this of the pool."""
+    """Write a gateway's conditions to the status of the pool's `InferencePool`."""
     told = [{"type": kind, "status": status, "reason": reason, "message": "because"} for kind, (status, reason) in conditions.items()]
     stage.cluster.put(
         Resource.GATEWAY_POOLS,
@@ -53,7 +53,7 @@ def judge(stage: VirtualStage, **conditions: tuple[str, str]) -> None:
 
 
 def routers_at(stage: VirtualStage, *addresses: str) -> None:
-    """The routers' EndpointSlice, in their own namespace."""
+    """Write the routers' EndpointSlice, in their own namespace."""
     stage.cluster.put(
         Resource.ENDPOINT_SLICES,
         {
@@ -95,7 +95,7 @@ async def test_what_the_spec_says_reaches_the_child_and_a_strangers_change_of_it
 
 
 class WithGaieOne(FakeCluster):
-    """Its definition is of GAIE 1.0, which takes one target port."""
+    """A cluster with the CRD of GAIE 1.0, which allows one target port."""
 
     async def apply(self, resource: Resource, namespace: str, body: dict[str, Any], *, force: bool) -> dict[str, Any]:
         if resource is Resource.GATEWAY_POOLS and len(body["spec"]["targetPorts"]) > 1:
@@ -104,7 +104,7 @@ class WithGaieOne(FakeCluster):
 
 
 async def rolled_to_another_port(stage: VirtualStage) -> VirtualStage:
-    """One instance listens at the new port, the other at the old."""
+    """Return a pool of which one instance listens at the new port and the other at the old one."""
     await asking(stage)
     stage.apply(gateway={}, engine={"port": 8123})
     for _ in range(3):

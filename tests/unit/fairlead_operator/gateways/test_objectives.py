@@ -1,4 +1,4 @@
-"""InferenceObjectives of a pool are classes of its requests, and one that cannot be says why."""
+"""InferenceObjectives of a pool become classes of its requests; one that cannot reports the reason."""
 
 from dataclasses import replace
 from typing import Any
@@ -72,7 +72,7 @@ def test_a_table_has_them_beside_the_specs_classes() -> None:
 
 
 async def asking() -> VirtualStage:
-    """A settled pool that asks for gateways, on a cluster that has objectives."""
+    """Return a settled pool that asks for gateways, on a cluster with InferenceObjectives."""
     picker = PickerSettings(service=ServiceName(namespace="default", name="routers"))
     stage = VirtualStage(settings=replace(SETTINGS, picker=picker))
     stage.cluster.put(Resource.SERVICES, {"metadata": {"name": "routers"}, "spec": {"ports": [{"port": picker.port}]}})

@@ -1,4 +1,4 @@
-"""What the operator sees of a group: the leader as an instance, whatever its set, its pods and their ends look like."""
+"""How the operator observes a group of pods: the leader is the instance, in every state of its set and pods."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def spec_of(**role: Any) -> Any:
 
 
 def made(spec: Any = None) -> dict[str, Any]:
-    """The set of an instance, as the cluster has it."""
+    """Return the set of an instance as the cluster has it."""
     spec = spec or spec_of()
     leader = pod(IDENTITY, spec, role=Role.BOTH, ordinal=1, image="i", reason="PoolCreated", now=NOW)
     body = group(IDENTITY, spec, leader, Role.BOTH, 2)

@@ -1,4 +1,4 @@
-"""Nodes that are going to be taken away: what says so, and what becomes of their instances."""
+"""Nodes that will be removed: how the operator detects them, and what it does with their instances."""
 
 from dataclasses import replace
 from typing import Any
@@ -111,7 +111,7 @@ async def test_the_instance_of_a_node_that_is_taken_away_is_drained_and_replaced
 
 
 async def unready_rounds(stage: Stage, count: int) -> None:
-    """The successor that is made meanwhile does not serve."""
+    """Run rounds in which a new successor does not become ready."""
     for _ in range(count):
         stage.now += 1
         await stage.round()

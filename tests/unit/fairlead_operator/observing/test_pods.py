@@ -1,4 +1,4 @@
-"""Reading pods and objects."""
+"""Reading pods and other objects of the Kubernetes API."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def test_a_pods_status_is_one_word(document: dict[str, Any], health: PodHealth) 
 
 
 def with_conditions(phase: str = "Running", **conditions: str) -> dict[str, Any]:
-    """A status with conditions: `Ready="False:Reason"`."""
+    """Return a status with conditions; write them as `Ready="False:Reason"`."""
     entries = [{"type": kind, **dict(zip(("status", "reason"), value.split(":"), strict=False))} for kind, value in conditions.items()]
     return {"phase": phase, "podIP": "127.0.0.1", "conditions": entries}
 
@@ -167,7 +167,7 @@ def test_times_survive_being_written_down() -> None:
 
 
 def entry(manager: str, operation: str, fields: dict[str, Any], *, time: str | None = None, subresource: str = "") -> dict[str, Any]:
-    """One entry of managedFields; a real server writes no time for the scale subresource."""
+    """Return an entry of managedFields. A real server writes no time for the scale subresource."""
     found = {"manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": fields}
     return {**found, "time": time} if time else found
 

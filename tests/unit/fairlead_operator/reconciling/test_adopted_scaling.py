@@ -1,4 +1,6 @@
-"""A pool scales the workload of its adopted pods: those that go are the ones it emptied, wherever it is killed."""
+"""A pool scales the workload of its adopted pods. The removed pods are those that it emptied, at whatever write the
+operator is killed.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +29,7 @@ def scaled(replicas: int, *, kind: str = "Deployment", **spec: Any) -> dict[str,
 
 
 async def moments(stage: VirtualStage, workload: PretendedDeployment, count: int = 12) -> None:
-    """So many seconds of operator and workload."""
+    """Run operator and workload for this many seconds."""
     for _ in range(count):
         stage.now += 1
         await stage.round()
@@ -35,7 +37,7 @@ async def moments(stage: VirtualStage, workload: PretendedDeployment, count: int
 
 
 async def started(replicas: int, *, ordered: bool = False) -> tuple[VirtualStage, PretendedDeployment]:
-    """A pool whose workload has so many pods, all of which serve."""
+    """Return a pool whose workload has this many pods, all of which serve."""
     stage = VirtualStage()
     workload = PretendedDeployment(stage, ordered=ordered)
     workload.declare(replicas)
@@ -264,7 +266,7 @@ async def test_a_pool_deleted_in_the_middle_of_a_scale_in_leaves_pods_and_number
 
 
 class KilledCluster(FakeCluster):
-    """Ends the operator at its n-th write, before it takes effect or after."""
+    """A cluster that ends the operator at its n-th write, before or after the write takes effect."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -282,7 +284,10 @@ class KilledCluster(FakeCluster):
 
 
 async def live(kill_at: tuple[int, str] | None) -> tuple[VirtualStage, PretendedDeployment, int]:
-    """Adopt, scale out, scale in by two, delete; a kill at one write. The pretended Deployment asserts whom it ends."""
+    """Adopt, scale out, scale in by two and delete, with a kill at one write.
+
+    The fake Deployment asserts which pods it ends.
+    """
     cluster = KilledCluster()
     cluster.kill_at = kill_at
     stage = VirtualStage(cluster=cluster)

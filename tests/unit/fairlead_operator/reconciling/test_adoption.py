@@ -13,7 +13,7 @@ NAMES = ("vllm-a", "vllm-b", "vllm-c")
 
 
 async def adopted(*names: str) -> VirtualStage:
-    """A pool that has adopted these pods."""
+    """Return a pool that has adopted these pods."""
     stage = VirtualStage()
     run_workload(stage.cluster, *names)
     stage.apply(**SELECTED)
@@ -22,7 +22,7 @@ async def adopted(*names: str) -> VirtualStage:
 
 
 def states(stage: VirtualStage) -> dict[str, str]:
-    """The state of every instance, as the control API was told it last."""
+    """Return the state of every instance, as last reported to the control API."""
     return {one.id: one.state.value for one in stage.api.states[-1].instances}
 
 

@@ -1,4 +1,4 @@
-"""Canaries on a fake cluster, in virtual time: step by step, judged, sent back, stopped by people, and resumed."""
+"""Canaries on a fake cluster, in virtual time: step by step, judged, rolled back, stopped by people, and resumed."""
 
 from collections import Counter
 from typing import Any
@@ -13,7 +13,7 @@ STEPS = [{"share": 25, "hold": "30s"}, {"share": 50, "hold": "30s"}]
 
 
 def numbers(stage: VirtualStage, old: str) -> tuple[int, int]:
-    """Instances with the old template, and with the new one, without those that drain."""
+    """Return the number of instances with the old template, and with the new one, without draining ones."""
     staying = [pod["metadata"]["annotations"] for pod in stage.pods() if pod["metadata"]["annotations"]["fairlead.dev/state"] != "Draining"]
     counted = Counter(one["fairlead.dev/spec-hash"] == old for one in staying)
     return counted[True], counted[False]
@@ -27,7 +27,7 @@ async def pass_rounds(stage: VirtualStage, rounds: int) -> None:
 
 
 async def rolling(**canary: Any) -> tuple[VirtualStage, str]:
-    """A pool of four whose rollout has just begun, and the hash of its old template."""
+    """Return a pool of four whose rollout has just begun, and the hash of its old template."""
     stage = VirtualStage()
     rollout = {"canary": {"steps": STEPS, **canary}}
     stage.apply(replicas=4, engine=OLD, rollout=rollout)

@@ -1,4 +1,4 @@
-"""The operator, a router's scheduler and the judge together, in virtual time, over engines that are made up."""
+"""The operator, a router's scheduler and the judge together, in virtual time, with simulated engines."""
 
 from random import Random
 from typing import Any
@@ -19,7 +19,7 @@ from fairlead_testing.worlds.operator_stages import KEY, VirtualStage
 OLD, NEW = ({"prefillTokensPerSecond": speed} for speed in (1000, 2000))
 ROLLOUT = {"canary": {"steps": [{"share": 50, "hold": "20s"}], "warmCaches": "0s"}}
 A_SECOND = 16
-"""Requests a second."""
+"""The number of requests per second."""
 
 
 def routed(state: PoolState, version: int) -> RoutingTable:
@@ -30,7 +30,7 @@ def routed(state: PoolState, version: int) -> RoutingTable:
 
 
 class World:
-    """Requests of sessions of four turns, whose answers take `slower` times as long at the new revision."""
+    """Requests of sessions of four turns. At the new revision, answers take `slower` times as long."""
 
     def __init__(self, stage: VirtualStage, slower: float) -> None:
         self.stage, self.slower, self.random, self.sent = stage, slower, Random(1), 0

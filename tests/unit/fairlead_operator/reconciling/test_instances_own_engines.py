@@ -1,5 +1,5 @@
-"""While a template is rolled out each pod is told as the engine it is: by its own port and figures, not by the present
-spec.
+"""While a template is rolled out, each pod is reported with the port and figures of its own engine, not with those of
+the present spec.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ PODS_OWN = {
     "prefillTokensPerSecond": 1000,
     "kvCacheTokens": 5000,
 }
-"""What is told of each instance, with a value that is not the default."""
+"""The reported fields of each instance, with a value that is not the default."""
 
 TEMPLATE_ONLY = {
     "simulated.timeScale": 2,
@@ -46,7 +46,8 @@ TEMPLATE_ONLY = {
     "simulated.maxWaiting": 8,
     "simulated.startup": "2s",
 }
-"""What an engine is started with; `timeScale` is in its speed, the rest nobody is told."""
+"""The fields with which an engine is started. `timeScale` is part of its reported speed; the others are not reported.
+"""
 
 POOLS_OWN = {
     "bytesPerToken": 3,
@@ -62,9 +63,11 @@ POOLS_OWN = {
     "kvTransfer.storeTokens": 9,
     "kvTransfer.storeMedium": "cpu",
 }
-"""Rings are keyed by blocks of bytes, so all of a pool's instances must be reckoned with in the same ones; how engines
-that hang are found and replaced is nothing that one is started with. Whether an engine hands KV blocks on is asked of
-it, and none are moved between instances of two revisions.
+"""The fields that apply to all instances of a pool, whatever their templates.
+
+Rings are keyed by blocks of bytes, so all instances of a pool need the same size of block. An engine is not started
+with the rules by which hanging engines are found and replaced. Whether an engine hands KV blocks on is asked of it, and
+no blocks are moved between instances of two revisions.
 """
 
 IDENTITY = PoolIdentity(namespace="default", name="chat", uid="u1")
@@ -72,7 +75,7 @@ TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}
 
 
 def leaves(of: type[Any], path: str = "") -> Iterator[str]:
-    """The fields of a section of the spec, those of its sections by their paths."""
+    """Yield the paths of the fields of a section of the spec, including fields of nested sections."""
     hints = get_type_hints(of)
     for item in fields(of):
         inner = next((kind for kind in (hints[item.name], *get_args(hints[item.name])) if is_dataclass(kind)), None)
@@ -84,7 +87,7 @@ def leaves(of: type[Any], path: str = "") -> Iterator[str]:
 
 
 def section(changed: Mapping[str, Any]) -> dict[str, Any]:
-    """A section `engine` with these fields."""
+    """Return a section `engine` with these fields."""
     found: dict[str, Any] = {}
     for path, value in changed.items():
         place = found
@@ -294,7 +297,7 @@ SIDECAR: dict[str, Any] = {
     "ports": [{"name": "http-envoy-prom", "containerPort": 15090, "protocol": "TCP"}],
     "readinessProbe": {"httpGet": {"path": "/healthz/ready", "port": 15021}},
 }
-"""The side-car as Istio injects it: first, where the application is to wait for it."""
+"""The side-car as Istio injects it; it comes first if the application has to wait for it."""
 TURNED = {"readinessProbe": {"httpGet": {"path": "/app-health/vllm/readyz", "port": 15020}}}
 """A readiness probe as Istio rewrites it."""
 CALLED = {"kubectl.kubernetes.io/default-container": "vllm"}

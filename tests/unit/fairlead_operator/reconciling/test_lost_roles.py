@@ -1,4 +1,4 @@
-"""All instances of one role are lost at once, in virtual time: what is said of the pool, and that they are replaced."""
+"""All instances of one role are lost at once, in virtual time: the pool's conditions, and the replacement."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def conditions(stage: VirtualStage) -> dict[str, tuple[str, str, str]]:
 
 
 async def second(stage: VirtualStage, lost: set[str], status: dict[str, Any]) -> None:
-    """The lost pods show `status`, all others run."""
+    """Let a second pass in which the lost pods have `status` and all others run."""
     for pod in stage.pods():
         pod["status"] = dict(status if pod["metadata"]["name"] in lost else RUNNING)
     stage.now += 1

@@ -1,5 +1,5 @@
-"""A pool whose status is taken away, as a whole or a field of it, or set to nonsense: nothing happens that would not
-have happened, but that a decision may wait. The Kubernetes API promises no more of a status.
+"""A pool whose status is removed or set to nonsense, as a whole or in one field. Decisions may come later, but nothing
+else changes, because the Kubernetes API does not promise more for a status.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ HASTY: dict[str, Any] = {
     "scaleUp": {"stabilizationWindow": "0s", "instances": 4, "period": "10s"},
     "scaleDown": {"stabilizationWindow": "0s", "instances": 1, "percent": 0, "period": "60s", "cooldown": "0s"},
 }
-"""Nothing holds the steps down but their limit: an instance a minute."""
+"""A scaling spec that limits steps down only to one instance a minute."""
 
 BOTH = [{"name": "both", "minReplicas": 1, "maxReplicas": 8}]
 MIGHT_SLEEP = [{"name": "both", "minReplicas": 0, "maxReplicas": 8}]
@@ -43,8 +43,9 @@ OLD, NEW = {"prefillTokensPerSecond": 1000}, {"prefillTokensPerSecond": 1001}
 
 
 def paths(schema: Mapping[str, Any], at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The fields of the status by the CRD, those of its objects and of the items of its lists too; but for those that
-    the API demands.
+    """Yield the fields of the status by the CRD, including fields of its objects and of items of its lists.
+
+    Fields that the API demands are left out.
     """
     for name, inner in schema.get("properties", {}).items():
         if name not in schema.get("required", ()):
@@ -57,7 +58,7 @@ MEMORY = [("scaling", "memory", name) for name in ("roles", "ratio")]
 
 
 def nonsense(schema: Mapping[str, Any]) -> Any:
-    """A value that the schema takes and nobody would have written."""
+    """Return a value that the schema accepts and that nobody would have written."""
     match schema.get("type"):
         case "integer":
             return 7_777
@@ -74,7 +75,7 @@ def nonsense(schema: Mapping[str, Any]) -> Any:
 
 
 def taken(status: dict[str, Any], path: tuple[str, ...], value: Any = None) -> dict[str, Any]:
-    """The status without the field, or with that value of it; in each item of a list."""
+    """Return the status without the field, or with another value in it; in a list, each item is changed."""
     name, *inner = path
     found = copy.deepcopy(status)
     if not inner:
@@ -89,7 +90,7 @@ def taken(status: dict[str, Any], path: tuple[str, ...], value: Any = None) -> d
 
 
 def there_to_lose(status: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The fields that this status has. Without any other it is what it was, and so is all that follows."""
+    """Return the fields that this status has. Losing any other field would change nothing."""
     return [path for path in (*FIELDS, *MEMORY) if taken(status, path) != status]
 
 
@@ -102,13 +103,13 @@ def schema_of(path: tuple[str, ...]) -> Mapping[str, Any]:
 
 @dataclass(slots=True)
 class Watched:
-    """A pool in virtual time, of which is counted what was done to it."""
+    """A pool in virtual time, with counts of the operator's actions on it."""
 
     stage: VirtualStage
     starts: bool = True
     """Whether new pods become ready."""
     gone: Counter[float] = field(default_factory=Counter)
-    """Instances taken out of service, by time."""
+    """The number of instances that were taken out of service, by time."""
     wanted: list[int] = field(default_factory=list)
 
     async def pass_time(self, seconds: float) -> None:
@@ -127,7 +128,7 @@ class Watched:
         self.wanted.append(len(self.there()))
 
     def there(self) -> set[str]:
-        """The instances that are not given up."""
+        """Return the instances that are not given up."""
         marks = {body["metadata"]["name"]: body["metadata"]["annotations"] for body in self.stage.pods()}
         return {name for name, known in marks.items() if known["fairlead.dev/state"] != "Draining" or "fairlead.dev/flip-to" in known}
 
@@ -140,7 +141,10 @@ class Watched:
 
 
 def load(tokens: float, *roles: Role) -> PoolSignals:
-    """Of each instance a thousand tokens a second, to 0.8 of it."""
+    """Return signals of this many prompt tokens per second.
+
+    An instance computes a thousand, and is to be used to 0.8 of it.
+    """
     return pool_signals(*(role_signals(role, prompt_tokens_per_second=tokens, output_tokens_per_second=0.0) for role in roles))
 
 
@@ -154,7 +158,7 @@ async def started(tokens: float, **spec: Any) -> Watched:
 
 
 async def five_of_one(scaling: Mapping[str, Any] = SLO) -> Watched:
-    """Five instances of a pool that declares one, and no load any more."""
+    """Return a pool that declares one instance and has five, without load."""
     world = await started(4000.0, replicas=1, roles=BOTH, scaling=dict(scaling))
     await world.pass_time(120)
     assert world.roles() == {"both": 5}
@@ -235,7 +239,7 @@ WORLDS: list[Callable[[], Awaitable[Watched]]] = [
 
 
 async def life(begin: Watched, lose: Callable[[VirtualStage], None]) -> Watched:
-    """Two minutes from a beginning that stays as it is, with the loss at once."""
+    """Return the pool after two minutes from a fixed beginning, with the loss at once."""
     begin.stage.reconciler = None
     world = copy.deepcopy(begin)
     lose(world.stage)
@@ -255,7 +259,7 @@ def spoil_all(stage: VirtualStage) -> None:
 
 
 def re_create(stage: VirtualStage) -> None:
-    """As `kubectl delete --cascade=orphan` and `kubectl apply` do it."""
+    """Create the pool again, as `kubectl delete --cascade=orphan` and `kubectl apply` do."""
     pool = stage.pool()
     for (resource, _), body in stage.cluster.objects.items():
         if resource is not Resource.POOLS:
@@ -429,7 +433,7 @@ def test_whatever_a_revisions_note_or_a_status_says_of_a_rollout_it_is_read_or_p
     ids=str,
 )
 async def test_a_revision_that_nobody_can_read_does_not_end_the_work_on_its_pool(spoilt: dict[str, Any]) -> None:
-    """Anybody may write such a note, and create a revision with the labels of the operator's own."""
+    """Anybody may write such an annotation, or create a revision with the labels that the operator uses."""
     world = await started(0.0, replicas=2, roles=BOTH, engine=OLD)
     await world.pass_time(20)
     world.stage.apply(replicas=2, roles=BOTH, engine=NEW)

@@ -78,7 +78,9 @@ async def test_nulls_anywhere_in_a_template_leave_the_pool_alone_once_it_settled
 
 
 class Forgetful(FakeCluster):
-    """Stores all of a status but the ring, and no new version where nothing else changed, as a server does."""
+    """A cluster that stores all of a status except the ring. As a server does, it makes no new version if nothing else
+    changed.
+    """
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
         before = self.objects[resource, name]
@@ -142,7 +144,7 @@ async def test_a_table_that_a_router_has_not_taken_unsettles_a_pool() -> None:
 
 @dataclass(slots=True)
 class MeddledControlPlane(FakeControlPlane):
-    """While a state is told, somebody does something else."""
+    """A control plane that runs somebody else's action while it receives a state."""
 
     meddle: Callable[[], None] = lambda: None
 
@@ -493,7 +495,7 @@ async def test_a_policy_that_needs_both_roles_is_refused_in_a_pool_of_one() -> N
 
 
 async def test_while_instances_drain_their_budget_still_lets_one_at_a_time_go() -> None:
-    """The cluster counts ready pods: those that stay and those that drain are alike to it."""
+    """The cluster counts ready pods and does not distinguish those that stay from those that drain."""
     stage = VirtualStage()
     stage.apply(replicas=6)
     await stage.settle()

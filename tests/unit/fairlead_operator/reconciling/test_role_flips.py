@@ -1,4 +1,4 @@
-"""Role flips on a fake cluster: the same pod goes on in the other role."""
+"""Role flips on a fake cluster: the same pod continues in the other role."""
 
 from typing import Any
 

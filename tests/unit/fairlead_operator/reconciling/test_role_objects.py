@@ -1,4 +1,4 @@
-"""InferencePoolRoles on a fake cluster, in virtual time: made, obeyed, pinned, bounded, restored."""
+"""InferencePoolRoles on a fake cluster, in virtual time: they are made, followed, pinned, bounded and restored."""
 
 from collections import Counter
 from typing import Any
@@ -10,7 +10,7 @@ FREE: list[dict[str, Any]] = [{"name": "prefill", "minReplicas": 2, "maxReplicas
 
 
 def numbers(stage: VirtualStage) -> dict[str, int]:
-    """Pods per role."""
+    """Return the number of pods of each role."""
     return Counter(pod["metadata"]["labels"]["llm-d.ai/role"] for pod in stage.pods())
 
 

@@ -1,4 +1,4 @@
-"""Rollouts on a fake cluster, in virtual time: one after the other, paused, stopped, resumed, rolled back."""
+"""Rollouts on a fake cluster, in virtual time: one instance after the other, paused, stopped, resumed, rolled back."""
 
 import asyncio
 from collections import Counter
@@ -27,7 +27,7 @@ async def pass_rounds(stage: VirtualStage, rounds: int) -> None:
 
 
 async def running(**rollout: Any) -> VirtualStage:
-    """Three instances of the old engine that have served for a minute."""
+    """Return three instances of the old engine that have served for a minute."""
     stage = VirtualStage()
     stage.api.slo_attainment = 0.95
     stage.apply(replicas=3, engine=OLD, rollout=rollout)
@@ -191,7 +191,7 @@ async def test_revisions_are_kept_numbered_anew_when_the_pool_goes_back_and_the_
 
 
 async def lose(stage: VirtualStage, template: str) -> None:
-    """One instance of this template ends for good, and is replaced."""
+    """End an instance of this template for good; it is replaced."""
     pod = next(pod for pod in stage.pods() if pod["metadata"]["annotations"]["fairlead.dev/spec-hash"] == template)
     pod["status"] = {"phase": "Failed", "reason": "Evicted"}
     for _ in range(60):

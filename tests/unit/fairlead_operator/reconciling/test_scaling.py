@@ -1,4 +1,4 @@
-"""Scaling by signals on a fake cluster, in virtual time: what is decided, told, remembered and shown."""
+"""Scaling by signals on a fake cluster, in virtual time: what is decided, reported, remembered and shown."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -22,12 +22,12 @@ RATIO: dict[str, Any] = {"mode": "Auto", "method": "Replace", "period": "5s", "p
 
 
 def busy(tokens: float = 6000.0) -> PoolSignals:
-    """At 1,000 tokens a second and a target of 0.8, 6,000 need 7.5 instances."""
+    """Return signals of 6,000 tokens/s, which need 7.5 instances at 1,000 tokens/s and a target load of 0.8."""
     return pool_signals(role_signals(prompt_tokens_per_second=tokens))
 
 
 async def rounds(stage: VirtualStage, count: int, seconds: float = 5.0) -> list[int]:
-    """Rounds in which pods become ready at once; the numbers wanted after each."""
+    """Run rounds in which pods become ready at once, and return the wanted numbers after each."""
     found = []
     for _ in range(count):
         stage.now += seconds
@@ -38,7 +38,7 @@ async def rounds(stage: VirtualStage, count: int, seconds: float = 5.0) -> list[
 
 
 async def a_stage(scaling: dict[str, Any]) -> VirtualStage:
-    """Two instances that are compared since 10 s and are enough."""
+    """Return a stage of two instances whose number has been compared with the need for 10 s and is enough."""
     stage = VirtualStage()
     stage.apply(replicas=2, roles=BOTH, scaling=scaling)
     await stage.settle()

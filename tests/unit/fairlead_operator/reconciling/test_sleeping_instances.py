@@ -24,7 +24,7 @@ AT_ONCE = {"warming": {"duration": "0s"}}
 
 @dataclass
 class SleepingStage(VirtualStage):
-    """A pool whose pods have addresses of their own and become ready a while after they were made."""
+    """A pool whose pods have addresses of their own, and become ready some time after they were made."""
 
     start_seconds: float = 0.0
     born: dict[str, float] = field(default_factory=dict)
@@ -85,7 +85,7 @@ async def serving(replicas: int = 3, asleep: int | None = 1, **role: Any) -> Sle
 
 
 async def with_a_sleeper(**role: Any) -> tuple[SleepingStage, str]:
-    """Two instances that serve and one that sleeps."""
+    """Return a stage with two instances that serve and one that sleeps."""
     stage = await serving(3, **role)
     stage.pool_of(2, **role)
     await stage.seconds(8)

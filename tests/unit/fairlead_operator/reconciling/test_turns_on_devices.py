@@ -1,4 +1,4 @@
-"""Pools that take turns on the devices that they share: `roles[].warm.turns`."""
+"""Pools that take turns on shared devices: `roles[].warm.turns`."""
 
 import asyncio
 from contextlib import suppress
@@ -23,7 +23,7 @@ def at_least(seconds: int, claims: tuple[str, ...] = ONE, **turns: Any) -> dict[
 
 
 async def with_one_device(least: int = 0, **turns: Any) -> TurnStage:
-    """Pool a serves on the only device, and pool b wants it."""
+    """Return a stage in which pool a serves on the only device, and pool b wants it."""
     stage = TurnStage()
     stage.pool_of("a", 1, at_least(20, **turns), least)
     await stage.seconds(10)
@@ -79,7 +79,7 @@ async def test_an_instance_that_answers_requests_is_emptied_before_it_gives_up_i
 
 
 async def test_an_engine_that_says_that_it_sleeps_and_still_uses_its_memory_holds_its_device() -> None:
-    """vLLM says so while it moves its weights away, and when somebody else paused it."""
+    """vLLM says so while it still moves its weights away, and also when somebody else paused it."""
     stage = await with_one_device()
     stage.fake.sleep_seconds = 40.0
     await stage.seconds(40)
@@ -324,7 +324,7 @@ async def _play(history: list[tuple[tuple[str, int], int]]) -> None:
 
 
 def _assert_apart(stage: TurnStage, others_doing: set[str]) -> None:
-    """Two pods use a device only where somebody else woke one of them."""
+    """Assert that two pods use a device only if somebody else woke one of them."""
     for claim, users in stage.using().items():
         assert len(set(users) - others_doing) <= 1, (claim, users, stage.states())
 

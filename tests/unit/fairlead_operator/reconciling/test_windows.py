@@ -1,4 +1,4 @@
-"""Schedules in the operator: what is in force follows from now alone, on a fake cluster in virtual time."""
+"""Schedules in the operator: the values in force depend only on the present time, on a fake cluster in virtual time."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,7 @@ def instant(seconds: float) -> str:
 
 
 def schedule(*starts: float, **fields: Any) -> dict[str, Any]:
-    """A schedule that opens at these instants, and else once in a leap year."""
+    """Return a schedule that opens at these instants, and otherwise once in a leap year."""
     return {
         "name": "peak",
         "cron": "0 0 29 2 *",
@@ -29,7 +29,7 @@ def schedule(*starts: float, **fields: Any) -> dict[str, Any]:
 
 
 async def staged(*schedules: dict[str, Any], ahead: float = 600) -> tuple[VirtualStage, float]:
-    """A settled pool of two instances, and an instant that is `ahead` of now."""
+    """Return a settled pool of two instances, and an instant `ahead` of now."""
     stage = VirtualStage()
     start = float(int(stage.now + ahead))
     stage.apply(replicas=2, scaling={"schedules": [one | {"runAt": [instant(start)]} for one in schedules]})
@@ -84,7 +84,7 @@ async def test_the_status_has_the_slo_in_force_and_shares_only_while_they_are_kn
 
 
 async def test_shares_are_kept_for_two_minutes_without_an_answer_unless_other_targets_come_in_force() -> None:
-    """A busy control API answers too late now and then, while requests flow."""
+    """A busy control API sometimes answers too late while requests flow."""
     stage, start = await staged(schedule())
     stage.api.slo_attainment, stage.now = 0.75, start
 
@@ -214,7 +214,7 @@ async def test_the_surge_of_a_rollout_may_go_above_a_windows_maximum() -> None:
 
 
 async def test_windows_that_follow_each_other_without_a_gap_are_one_for_people() -> None:
-    """A start each minute of windows of two: at each minute one begins before the last one ends."""
+    """Windows of two minutes start each minute, so that each begins before the one before it ends."""
     stage = VirtualStage()
     stage.apply(replicas=1, scaling={"schedules": [schedule(cron="* * * * *", duration="2m")]})
     for _ in range(20):

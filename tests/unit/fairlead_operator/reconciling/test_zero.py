@@ -1,4 +1,6 @@
-"""To zero and from zero on a fake cluster, in virtual time: drained, shown, woken; restarts and silence in between."""
+"""Scaling to zero and from zero on a fake cluster, in virtual time: drained, shown, woken; with restarts and
+silence.
+"""
 
 from typing import Any
 
@@ -16,7 +18,7 @@ HELD = PoolDemand(held_requests=20, held_prompt_tokens=2000, in_flight=0, idle_s
 
 
 async def rounds(stage: VirtualStage, count: int = 6, seconds: float = 5.0) -> list[int]:
-    """Rounds in which pods become ready at once; the numbers wanted after the last."""
+    """Run rounds in which pods become ready at once, and return the wanted numbers after the last."""
     for _ in range(count):
         stage.now += seconds
         stage.pods_become_ready()
@@ -102,7 +104,7 @@ async def test_replicas_0_is_closed_in_mode_fixed() -> None:
 
 
 class Api:
-    """Tells the pools for which requests are held."""
+    """An API that reports the pools for which requests are held."""
 
     def __init__(self, outcome: Outcome[HeldPools]) -> None:
         self.outcome = outcome

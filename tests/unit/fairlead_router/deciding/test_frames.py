@@ -1,6 +1,4 @@
-"""Frames between routers: whatever is said is heard as it was said, and bytes that are not frames end the
-connection.
-"""
+"""Frames between routers: they are read as they were written, and bytes that are not frames end the connection."""
 
 from dataclasses import replace
 

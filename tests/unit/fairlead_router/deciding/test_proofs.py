@@ -1,4 +1,4 @@
-"""Proofs: who knows the secret is believed, for one connection and in one direction only."""
+"""Proofs of the shared secret: a peer that has it is accepted, for one connection and in one direction only."""
 
 import pytest
 

@@ -15,7 +15,7 @@ from fairlead_testing.examples import examples
 
 
 class Wire(asyncio.Transport):
-    """A transport that takes everything and says whether it was dropped."""
+    """A transport that takes all bytes and records whether it was closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Wire(asyncio.Transport):
 
 
 class Asked:
-    """A connection with a request on it; `hear` gives it pieces of the answer."""
+    """A connection with a request on it; `hear` passes it pieces of the answer."""
 
     def __init__(self) -> None:
         self.wire = Wire()
@@ -55,7 +55,7 @@ class Asked:
         return True
 
     def hear(self, pieces: Iterable[bytes]) -> int:
-        """How many bytes were taken before the connection was dropped."""
+        """Return the number of bytes that the connection took before it was dropped."""
         taken = 0
         for piece in pieces:
             if self.wire.dropped or self.connection.complete:

@@ -1,4 +1,4 @@
-"""Nothing that an engine's pages say is used beyond what can be true of an engine."""
+"""Values on an engine's pages that cannot be true of any engine are not used."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What clients read of an engine's failure: the instance's name and what it did, never where it is."""
+"""Messages to clients about an engine's failure name the instance and the failure, never the engine's address."""
 
 import ast
 from pathlib import Path

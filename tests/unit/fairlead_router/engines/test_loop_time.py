@@ -1,4 +1,4 @@
-"""An engine's bytes take a bounded part of the event loop, in short steps, whatever they are."""
+"""Reading an engine's bytes takes a bounded share of the event loop, in short steps, whatever the bytes are."""
 
 import asyncio
 import heapq
@@ -27,7 +27,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"
 
 
 class Loop:
-    """A loop in virtual time, with the time that was worked and that of the longest step."""
+    """A loop in virtual time that records the time spent working and the duration of the longest step."""
 
     def __init__(self) -> None:
         self.now = self.worked = self.longest = 0.0
@@ -44,7 +44,7 @@ class Loop:
         self.longest = max(self.longest, self.worked - before)
 
     def go_on(self) -> bool:
-        """Make the next step that is due, if there is one."""
+        """Run the next step that is due; return whether there was one."""
         if not self._due:
             return False
         at, _, callback = heapq.heappop(self._due)
@@ -76,7 +76,7 @@ class Wire(asyncio.Transport):
 
 
 class Answer:
-    """An answer whose bytes cost `cost` seconds each."""
+    """An answer in which each byte costs `cost` seconds."""
 
     def __init__(self, loop: Loop, time: LoopTime, cost: float) -> None:
         self.loop, self.wire, self.got = loop, Wire(), bytearray()

@@ -1,4 +1,4 @@
-"""Models' cards as engines write them, and what holds for all engines of a pool."""
+"""Models' cards as engines write them, and the values that hold for all engines of a pool."""
 
 import orjson
 import pytest

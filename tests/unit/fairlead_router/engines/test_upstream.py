@@ -1,4 +1,4 @@
-"""Connections to engines, over loopback, against peers that do odd things."""
+"""Connections to engines over loopback, with peers that break the protocol or close early."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def peer(script: Script) -> AsyncIterator[str]:
-    """A server that runs `script` per connection; yields its address."""
+    """Yield the address of a server that runs `script` for each connection."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

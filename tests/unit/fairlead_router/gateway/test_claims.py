@@ -1,4 +1,4 @@
-"""Who may claim which priority class, and whose a request is."""
+"""Which clients may claim a priority class, and to which client a request belongs."""
 
 from dataclasses import replace
 

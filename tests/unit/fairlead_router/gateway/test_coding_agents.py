@@ -1,4 +1,4 @@
-"""Coding agents' sessions under every policy: what changes with each request must not change where they go."""
+"""Coding agents' sessions under every policy: fields that change with each request must not change the placement."""
 
 from dataclasses import replace
 from itertools import count
@@ -52,7 +52,7 @@ def _turn(session: int, turn: int, billing: str | None) -> dict[str, Any]:
 
 
 def _play(policy: str, *, billed: bool) -> list[tuple[str, int, str]]:
-    """Where each turn went, what was cached of it there, and why it went there."""
+    """Return, for each turn, its instance, the tokens cached there and the reason of the decision."""
     table = replace(routing_table([f"127.0.0.1:{n}" for n in (1, 2, 3)], policy=policy, block_tokens=64), slo=SloFacts(ttft_seconds=3.0))
     now = 1000.0
     pool = Pool(table, PoolScheduler(table, "router-0", 1), RouterMetrics(), now)

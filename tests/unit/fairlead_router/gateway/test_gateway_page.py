@@ -1,4 +1,4 @@
-"""docs/gateway.md says what the gateway does: no path or code is missing there."""
+"""docs/gateway.md describes the gateway completely: no path or error code is missing."""
 
 import re
 from pathlib import Path

@@ -42,8 +42,9 @@ class _Ids:
 
 @dataclass
 class LivePool:
-    """Three engines that compute prompts one after the other, count bytes / 4 of a body, and answer 0.2 s later. What
-    they computed of the tools, with which a prompt begins, is cached.
+    """Three engines that compute prompts one after another, count bytes / 4 of a body, and answer 0.2 s later.
+
+    Tools with which a prompt begins are cached once an engine has computed them.
     """
 
     mode: str = "Load"
@@ -72,7 +73,10 @@ class LivePool:
         )
 
     def run(self, clients: int, chats: int, document: dict[str, Any], text_bytes: int = 20_000) -> tuple[int, int]:
-        """Each client sends its chats one after the other, each with another text. How many were served and refused."""
+        """Return the numbers of requests served and refused when each client sends its chats one after another.
+
+        Each chat has a text of its own.
+        """
         served, refused = self.served, len(self.refused)
         events: list[tuple[float, int, str, Any]] = []
         order = count()

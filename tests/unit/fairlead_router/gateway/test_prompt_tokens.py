@@ -1,4 +1,4 @@
-"""What a router learns of prompts' tokens from the engines that it asks for them."""
+"""A router asks engines for the tokens of prompts and uses their answers."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ class Engine(UpstreamPool):
 
 
 def following_pool(engine_type: str = "vllm") -> Pool:
-    """A pool whose only instance publishes KV events."""
+    """Return a pool whose only instance publishes KV events."""
     pools = Pools(lambda table: PoolScheduler(table, "router-0", 1), RouterMetrics(), lambda: 0.0)
     pools.apply(routing_table(["127.0.0.1:1"], engine_type=engine_type))
     pool = pools.get(CHAT)
@@ -58,7 +58,9 @@ def following_pool(engine_type: str = "vllm") -> Pool:
 
 
 async def learnt(engine: Engine, engine_type: str) -> tuple[dict[str, int], tuple[int, ...]]:
-    """How a prompt was learnt, and then the known blocks of another that begins alike."""
+    """Return the way in which a prompt's tokens were found, and the known blocks of another prompt with the same
+    beginning.
+    """
     pool = following_pool(engine_type)
     prompts = PromptTokens(engine, lambda: 0.0)
     prompts.of(pool, "/v1/completions", {"prompt": TEXT}, 1)
@@ -116,7 +118,7 @@ async def test_another_engine_is_not_asked_for_texts() -> None:
 
 
 class Counting(UpstreamPool):
-    """Gives each prompt the number of tokens that vLLM counted for it, of equal length over all that is rendered."""
+    """Gives each prompt the number of tokens that vLLM counted, all of equal length over the rendered text."""
 
     def __init__(self) -> None:
         super().__init__(lambda: 0.0, connect_seconds=1.0)
@@ -146,7 +148,7 @@ def rendered(message: dict[str, Any]) -> str:
 
 
 async def asked_once(prompts: PromptTokens, pool: Pool, request: RecordedRequest) -> int:
-    """Have a request's tokens asked for; how many it was believed to have before."""
+    """Ask for a request's tokens and return the number that was estimated before."""
     believed = prompts.of(pool, request.route, request.body, 1).prompt_tokens
     async with asyncio.timeout(PATIENCE_SECONDS):
         while prompts.asks(pool):
@@ -155,7 +157,7 @@ async def asked_once(prompts: PromptTokens, pool: Pool, request: RecordedRequest
 
 
 AGENTS = [client for client in recorded_clients() if client.turns[0].prompt_tokens > 10_000]
-"""With prompts of which a turn is a small part."""
+"""Requests whose last turn is a small part of the prompt."""
 
 
 @pytest.mark.parametrize("client", recorded_clients(), ids=lambda client: client.name)

@@ -1,4 +1,4 @@
-"""What a parsed request says of its answer."""
+"""Parsed requests: what they ask of the answer's form."""
 
 from contextlib import suppress
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is known of prompts by the tokens of those before them, for the wordings in which engines name tokens."""
+"""Known blocks of prompts, found by the tokens of earlier prompts, for each way in which engines write tokens."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -26,12 +26,12 @@ def ids(pieces: list[bytes]) -> list[int]:
 
 
 def as_bytes(pieces: list[bytes]) -> list[str]:
-    """As tokenizers of bytes word them (GPT-2, Llama 3, Qwen)."""
+    """Return the tokens as byte-level tokenizers write them (GPT-2, Llama 3, Qwen)."""
     return ["".join(GPT2[byte] for byte in piece) for piece in pieces]
 
 
 def as_pieces(pieces: list[bytes]) -> list[str]:
-    """As SentencePiece words them, an odd byte by its number."""
+    """Return the tokens as SentencePiece writes them, where a byte that is no character stands as its number."""
     return [piece.decode().replace(" ", "▁") if piece != b"\n" else "<0x0A>" for piece in pieces]
 
 

@@ -1,4 +1,4 @@
-"""What is taken of an engine's answers about a request's tokens, by what else it says of the request."""
+"""Which of an engine's answers about a request's tokens are used, by the other statements of the answer."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -22,12 +22,12 @@ Template = Callable[[Mapping[str, Any]], str]
 
 
 def in_place(chat: Mapping[str, Any]) -> str:
-    """A template that takes every message where it is."""
+    """Return the text of messages by a template that takes every message where it stands."""
     return "".join(f"<{message['role']}>{message['content']}" for message in chat["messages"])
 
 
 def system_first(chat: Mapping[str, Any]) -> str:
-    """One that refuses a system message elsewhere than at the beginning."""
+    """Return the text of messages by a template that refuses a system message anywhere but at the beginning."""
     if any(message["role"] == "system" for message in chat["messages"][1:]):
         raise UpstreamFailure("status", "answered 400", 400)
     return in_place(chat)

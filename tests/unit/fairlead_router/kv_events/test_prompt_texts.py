@@ -1,4 +1,4 @@
-"""From requests of every protocol to the questions by which an engine tells their tokens."""
+"""Requests of every protocol become the questions to which an engine answers with their tokens."""
 
 import json
 from collections.abc import Mapping

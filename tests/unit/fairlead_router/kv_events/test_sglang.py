@@ -1,4 +1,4 @@
-"""SGLang's KV events, in bytes that its own code made, and where it tells that it publishes them."""
+"""SGLang's KV events in bytes that its own code made, and the page on which it says that it publishes them."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What engines answer to `GET /kv_event_sources`, in the wordings of vLLM's versions, and what is believed of it."""
+"""Engines' answers to `GET /kv_event_sources` in the formats of vLLM's versions, and which of their values are used."""
 
 import json
 from typing import Any

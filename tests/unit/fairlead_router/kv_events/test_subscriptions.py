@@ -1,4 +1,4 @@
-"""One source over real sockets: what is not a batch costs no more than a batch."""
+"""One source over real sockets: bytes that are no batch cost no more than a batch."""
 
 import asyncio
 import time
@@ -22,14 +22,14 @@ SOURCE = Source(instance="i0")
 
 @dataclass
 class Line:
-    """A publisher without replays, and our subscription to it."""
+    """A publisher without replays, and a subscription to it."""
 
     publisher: "zmq.Socket[bytes]"
     subscription: Subscription
     caches: EngineCaches
 
     def batch(self, number: int) -> tuple[bytes, bytes, bytes]:
-        """Stores one block of its own."""
+        """Return the frames of a batch that stores one block of its own."""
         event = {"type": "BlockStored", "block_hashes": [number], "parent_block_hash": None, "token_ids": [number] * 4, "block_size": 4}
         return b"topic", number.to_bytes(8, "big"), msgspec.msgpack.encode([float(number), [event], 0])
 

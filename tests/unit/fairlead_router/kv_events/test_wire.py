@@ -1,4 +1,4 @@
-"""Bytes of engines: both encodings, old and new, and what is not a batch."""
+"""Engines' bytes: both encodings, old and new, and bytes that are no batch."""
 
 from typing import Any
 
@@ -125,7 +125,7 @@ SOURCE = Source(instance="i0")
 
 @st.composite
 def chains(draw: st.DrawFn) -> list[WireEvent]:
-    """Events of an engine: a hash stands for the same tokens always, and some events are not whole."""
+    """Return drawn events of an engine: a hash always stands for the same tokens, and some events lack parts."""
     events: list[WireEvent] = []
     for first in draw(st.lists(st.integers(0, 5), min_size=1, max_size=6)):
         hashes: list[int | bytes] = [*range(10 * first, 10 * first + draw(st.integers(1, 9)))]

@@ -1,4 +1,4 @@
-"""A publisher's bytes become messages wherever they are cut; whatever else comes is refused within bounds."""
+"""A publisher's bytes become messages wherever they are cut; all other bytes are refused within bounds."""
 
 from collections.abc import Callable
 

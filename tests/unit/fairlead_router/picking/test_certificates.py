@@ -1,4 +1,4 @@
-"""The certificate of the picker's port: one that is renewed is shown without a restart."""
+"""The certificate of the picker's port: a renewed one is used without a restart."""
 
 import asyncio
 import os
@@ -21,14 +21,14 @@ from processkube.kubernetes_api.serving.certificates import ensure_certificates
 
 @dataclass(slots=True)
 class Served:
-    """A picker's port with TLS, and the folder of its certificate. `now` moves only when a test moves it."""
+    """A picker's port with TLS, and the folder of its certificate. `now` changes only when a test sets it."""
 
     folder: Path
     port: int = 0
     now: float = 1000.0
 
     def renew(self) -> str:
-        """Put another certificate and its key there, as a kubelet does; the certificate."""
+        """Write another certificate and its key to the folder, as a kubelet does; return the certificate."""
         for name in ("apiserver.crt", "apiserver.key"):
             (self.folder / name).unlink(missing_ok=True)
         made = ensure_certificates(self.folder, "127.0.0.1")

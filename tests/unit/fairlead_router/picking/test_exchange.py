@@ -212,7 +212,9 @@ _EVENTS = st.one_of(
 
 @given(st.lists(_EVENTS, max_size=12))
 def test_whatever_comes_each_request_is_decided_answered_and_ended_at_most_once(events: list[Incoming | str | None]) -> None:
-    """No order of messages crashes a stream or leaves it stuck; what goes on is what came, in order."""
+    """No order of messages crashes a stream or leaves it stuck; messages are passed on in the order of their
+    arrival.
+    """
     exchange = Exchange(60)
     actions: list[Action] = []
     bodies: dict[Side, bytes] = {Side.REQUEST: b"", Side.RESPONSE: b""}

@@ -1,4 +1,4 @@
-"""Which of the gateway's paths a request at a proxy means."""
+"""To which of the gateway's paths a proxy's request belongs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Streams of a picker over a real scheduler: whatever a proxy says, no request's account stays open."""
+"""Streams of a picker over a real scheduler: whatever a proxy sends, every request is ended in the account."""
 
 import asyncio
 import gzip
@@ -42,7 +42,7 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 class HeardStream:
-    """A stream whose answers are kept."""
+    """A stream that keeps its answers."""
 
     path = b"/envoy.service.ext_proc.v3.ExternalProcessor/Process"
     authority = b"picker"
@@ -549,7 +549,7 @@ class Wire:
     def __init__(self, proxied: Proxied) -> None:
         self.sent = bytearray()
         self.room = 10**9
-        """Bytes that it takes."""
+        """Bytes that the picker may still send to it."""
         transport: Any = self
         server = proxied.router.picker
         self.connection = GrpcConnection(server.open, proxied.router.picker._picker.most_bytes, lambda _: None)
@@ -589,7 +589,7 @@ class Wire:
 
 
 STALLED = BODY + b" " * 300_000
-"""More than a peer has room for at first."""
+"""A number of bytes above a peer's initial window."""
 
 
 @pytest.mark.parametrize("end", ["read", "reset", "lost", "late", "half-close"])
@@ -648,7 +648,7 @@ async def test_an_answer_goes_on_while_requests_take_all_the_memory(proxied: Pro
 
 
 async def test_a_peer_that_reads_nothing_takes_no_bodies_out_of_the_account(proxied: Proxied) -> None:
-    """Its windows are as large as can be, and only its transport tells, once bytes are given to it."""
+    """The peer's windows are as large as possible, so only its transport shows that it reads nothing."""
     wire, memory, large = Wire(proxied), proxied.router.body_memory, BODY + b" " * 3_000_000
     wire.room = 65_536
     wire.feed(http2.settings({http2.SETTING_WINDOW: 2**31 - 1, http2.SETTING_FRAME_SIZE: 256 * 1024}), http2.window_update(0, 2**30))

@@ -1,4 +1,4 @@
-"""The account of a pool's requests: only its own methods change what it, its pool and what is known of engines say."""
+"""The account of a pool's requests: only its own methods change its values, its pool's and those known of engines."""
 
 import ast
 from collections import Counter
@@ -16,7 +16,7 @@ from fairlead_testing.builders.routing_tables import routing_table
 
 ROUTER = Path(fairlead_router.__file__).parent
 CHANGES = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
-"""Methods of lists, sets and dicts; `Pool.update` takes a table, and is not a field."""
+"""Methods that change lists, sets and dicts. `Pool.update` takes a table, and is not a field."""
 TABLE = routing_table(["127.0.0.1:1", "127.0.0.1:2"])
 
 
@@ -43,7 +43,7 @@ def _changed(module: ast.Module) -> Iterator[ast.expr]:
 
 
 def _of_a_pool(path: tuple[str, ...]) -> bool:
-    """Whether it is a field of a pool, or of what a pool has. Counters are made to be counted in."""
+    """Return whether the expression is a field of a pool, or of a part of a pool; counters may be changed."""
     at = next((place for place, name in enumerate(path) if name.strip("_") == "pool"), len(path))
     return len(path) > at + 1 and "counters" not in path
 

@@ -1,4 +1,4 @@
-"""What keys are charged, in virtual time: in whatever order things happen, and however many requests come at once."""
+"""Charges to keys in virtual time: in whatever order things happen, and however many requests come at once."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -51,7 +51,7 @@ def request_of(name: str, prompt_tokens: int, now: float, most_answer: int = 0) 
 
 
 def reserved(keys: GatewayKeys, prompt_tokens: int, now: float, most_answer: int = 0) -> Charge | None:
-    """The charge of a request that passed the limit."""
+    """Return the charge of a request that passed the limit."""
     try:
         return keys.reserve(the_key(keys), request_of("r", prompt_tokens, now, most_answer), MOST, now)
     except BadRequest:
@@ -65,7 +65,7 @@ def counted(keys: GatewayKeys) -> tuple[int, int, int]:
 
 
 BURSTS = st.lists(st.tuples(st.floats(0.0, 40.0), st.lists(st.integers(1, 900), max_size=12)), max_size=12)
-"""(seconds since the burst before, the prompts' tokens)"""
+"""Pairs of the seconds since the burst before and the tokens of the burst's prompts."""
 
 
 @given(BURSTS, st.integers(60, 3000), st.integers(1, 4), st.integers(0, 200), st.randoms(use_true_random=False))
@@ -116,11 +116,13 @@ COMING = st.lists(
     st.tuples(st.floats(0.0, 30.0), st.floats(0.0, 5.0), st.lists(st.tuples(st.integers(1, 900), st.integers(0, 300)), max_size=5)),
     max_size=8,
 )
-"""(seconds since those before, seconds until their bodies are there, tokens of each prompt and those it asks for)"""
+"""Tuples of the seconds since the burst before, the seconds until the bodies are complete, and each prompt's tokens."""
 
 
 def passed(gateway: GatewayKeys, sizes: Sequence[tuple[int, int]], now: float, reading: float) -> list[tuple[int, int]]:
-    """Of requests that come at once, those that no limit refuses. Their engines fail them: they cost no tokens."""
+    """Return the requests, of several at once, that no limit refuses. Their engines fail them, so they cost no
+    tokens.
+    """
     begun: list[tuple[GatewayKey, tuple[int, int]]] = []
     for size in sizes:
         with suppress(BadRequest):
@@ -283,7 +285,7 @@ def stream_of(ticket: Ticket) -> StreamReader:
 
 
 def step(pool: Pool, ticket: Ticket, action: str, now: float) -> None:
-    """One thing happens to a request, if it can."""
+    """Apply one event to a request, if it can happen."""
     sent = isinstance(ticket.verdict, Dispatch)
     if action == "send" and sent and not ticket.ended:
         ticket.given = True

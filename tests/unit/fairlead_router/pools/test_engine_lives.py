@@ -36,7 +36,7 @@ P = ParamSpec("P")
 
 
 def in_loop(test: Callable[P, None]) -> Callable[P, None]:
-    """Runs a test within an event loop, as `Calls` asks for one."""
+    """Return the test as a function that runs it within an event loop, which `Calls` needs."""
 
     @wraps(test)
     def run(*arguments: P.args, **named: P.kwargs) -> None:
@@ -72,7 +72,7 @@ class Sent:
     ticket: Ticket
 
     def token(self) -> None:
-        """A piece of its answer comes."""
+        """Deliver a piece of the answer."""
         self.connection.received += 1
         if self.ticket.stream is not None:
             self.ticket.stream.feed(PIECE)
@@ -80,8 +80,10 @@ class Sent:
 
 @dataclass
 class Stage:
-    """A router and its engines, of which each has so many data-parallel ranks. A target of `hung` computes nothing; the
-    metrics page comes all the same. Where `first_rank_serves`, engines obey no header.
+    """A router and its engines, each with the given number of data-parallel ranks.
+
+    A target in `hung` computes nothing, but its metrics page still answers. With `first_rank_serves`, engines ignore
+    the header that names a rank.
     """
 
     instances: int = 3
@@ -107,7 +109,7 @@ class Stage:
             self.pool.see_ranks(entry.id, range(self.ranks), self.now)
 
     def heard(self, instance: str) -> dict[int, int]:
-        """KV events by rank."""
+        """Return the KV events by rank."""
         return {rank: self.events.get(target, 0) for rank, target in enumerate(self.pool.targets(instance))}
 
     def send(self, session: str, *, stream: bool = True, dialect: Dialect = Dialect.OPENAI) -> Sent:
@@ -123,7 +125,7 @@ class Stage:
         return made
 
     def begin(self, sent: Sent, *, content: bool = True) -> None:
-        """Its answer begins."""
+        """Begin the request's answer."""
         self.calls.began(sent.call)
         if sent.call.stream:
             sent.ticket.stream = StreamReader(sent.call.dialect)
@@ -154,7 +156,7 @@ class Stage:
         )
 
     def second(self, *, looks: int = 4) -> None:
-        """A second in which the router looks at its clock so often, sweeps, and reads every engine's page."""
+        """Let a second pass in which the router reads its clock this often, sweeps, and reads every engine's page."""
         for _ in range(looks):
             self.now += 1 / looks
             self.awake.look()
@@ -184,7 +186,7 @@ class Stage:
 
 
 def after_a_while(**of: Any) -> tuple[Stage, Sent, str]:
-    """A stage in which one request has been answered for a while, and its instance."""
+    """Return a stage in which one request has been answered for a while, and its instance."""
     stage = Stage(**of)
     sent = stage.send("s")
     stage.begin(sent)
@@ -291,7 +293,9 @@ def test_kv_events_are_progress() -> None:
 @given(pauses=st.lists(st.floats(1.0, 4000.0), min_size=1, max_size=5), busy=st.booleans())
 @in_loop
 def test_what_the_router_slept_through_is_no_engines_silence(pauses: list[float], busy: bool) -> None:
-    """It was stopped, or its machine suspended, together with its engines or not; it looks before it reads a page."""
+    """The router is stopped, or its machine suspended, with or without its engines; it reads its clock before a
+    page.
+    """
     stage, sent, instance = after_a_while()
     sent.call.deadline = math.inf
     for pause in pauses:
@@ -392,7 +396,7 @@ def test_an_engine_that_fell_silent_is_waited_for_less_than_one_whose_metrics_ne
 
 
 def busy_ranks(ranks: int = 4, instances: int = 1, **of: Any) -> tuple[Stage, dict[str, list[Sent]]]:
-    """A stage whose engines have answered for a while at each of their ranks, and what is under way by target."""
+    """Return a stage whose engines have answered for a while at each rank, and the requests in flight by target."""
     stage = Stage(instances=instances, ranks=ranks, **of)
     under_way: dict[str, list[Sent]] = {}
     while len(under_way) < ranks * instances:
@@ -409,7 +413,7 @@ def busy_ranks(ranks: int = 4, instances: int = 1, **of: Any) -> tuple[Stage, di
 
 
 def go_on(stage: Stage, seconds: int) -> None:
-    """Every answer that is not at a rank that hangs goes on."""
+    """Deliver a piece of every answer, except at ranks that hang."""
     for _ in range(seconds):
         for sent in stage.sent:
             if isinstance(sent.ticket.verdict, Dispatch) and sent.ticket.verdict.instance not in stage.hung:

@@ -1,4 +1,4 @@
-"""Asking engines what they say of themselves: metrics in the names of vLLM's versions, and models."""
+"""Engines' own pages: metrics in the names of vLLM's versions, and models."""
 
 import math
 import threading
@@ -75,7 +75,10 @@ sglang:max_total_num_tokens{engine_type="unified",model_name="tiny/qwen",moe_ep_
 # TYPE sglang:max_total_num_tokens_swa gauge
 sglang:max_total_num_tokens_swa{engine_type="unified",model_name="tiny/qwen",moe_ep_rank="0",pp_rank="0",tp_rank="0"} 0.0
 """
-"""Names, words and labels of SGLang's source, as its Prometheus client prints them; no running engine's page."""
+"""A page with the names, help texts and labels of SGLang's source, as its Prometheus client prints them.
+
+It was not recorded from a running engine.
+"""
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_a_real_engines_page_is_understood() -> None:
 
 
 def of_ranks(*usages: float) -> bytes:
-    """The page of an engine with so many ranks, as full as that."""
+    """Return the page of an engine with this many ranks, each as full as given."""
     return b"".join(
         VLLM_0_32.replace(b'engine="0"', b'engine="%d"' % rank).replace(b" 0.25", b" %g" % usage) for rank, usage in enumerate(usages)
     )
@@ -179,7 +182,7 @@ def test_an_engine_that_sleeps_shows_nothing_that_could_stand_still(awake: bytes
 
 
 def test_a_page_of_one_endless_line_is_read_in_a_time_that_grows_with_its_length_alone() -> None:
-    """What is not a beginning of a line is passed over without a look at its end."""
+    """Bytes that begin no line are skipped without a search for their end."""
 
     class Counted(bytes):
         looks = 0
@@ -255,7 +258,7 @@ class Scraped:
 
     @property
     def kv_cache_tokens(self) -> int:
-        """The size that routing goes by."""
+        """The size of an instance's KV cache that routing uses."""
         scheduler = self.pool.scheduler
         assert isinstance(scheduler, PoolScheduler)
         return scheduler.table.engine.kv_cache_tokens
@@ -379,7 +382,7 @@ async def test_the_smallest_cache_that_engines_tell_replaces_the_declared_size()
 
 
 def targets(stage: Scraped) -> dict[str, float | None]:
-    """What the scheduler places requests on, and how full each is."""
+    """Return the scheduler's targets, each with its utilization."""
     scheduler = stage.pool.scheduler
     assert isinstance(scheduler, PoolScheduler)
     return {load.entry.id: load.kv_usage for load in scheduler.loads() if load.entry.accepting}

@@ -1,4 +1,4 @@
-"""The tokens in an event of a stream, by what engines counted of complete ones."""
+"""The tokens in an event of a stream, estimated from engines' counts of complete streams."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,9 @@ REQUEST = RoutingRequest(id="left", arrived_at=0.0, prompt_tokens=1, blocks=(), 
 
 
 def stream(events: int, tokens: int | None) -> StreamReader:
-    """A stream of this number of events with content, whose engine counts these tokens at its end."""
+    """Return the reader of a stream with this number of events with content, whose engine counts these tokens at its
+    end.
+    """
     reader = StreamReader()
     for number in range(events):
         reader.feed(b'data: {"choices": [{"index": 0, "delta": {"content": "%d"}}]}\n\n' % number)

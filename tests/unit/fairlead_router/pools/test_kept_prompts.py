@@ -1,4 +1,4 @@
-"""The last prompts of sessions: one for each, within a limit of memory, those that are worth it first."""
+"""The last prompts of sessions: one for each, within a limit of memory; the most valuable are kept."""
 
 from sys import getsizeof
 

@@ -1,4 +1,4 @@
-"""The gateway's keys in virtual time: who is admitted, what is refused and how it is counted."""
+"""The gateway's keys in virtual time: which requests are admitted, which are refused, and how both are counted."""
 
 from collections import Counter
 from hashlib import sha256
@@ -174,7 +174,7 @@ def test_a_key_without_a_usable_digest_costs_only_itself() -> None:
 
 
 def _served(keys: GatewayKeys, minutes: int) -> int:
-    """Requests admitted of one every 0.1 s."""
+    """Return the number of admitted requests when one comes every 0.1 s."""
     served = 0
     for tenth in range(minutes * 600):
         try:

@@ -1,4 +1,4 @@
-"""Following KV events of engines that say too much: a bounded number of sockets, and no other engine pays for it."""
+"""KV events of engines that announce too many sources: sockets are bounded, and other engines are still followed."""
 
 import asyncio
 import json
@@ -39,12 +39,12 @@ SOURCE = Source(instance="i0")
 
 
 def naming(count: int) -> bytes:
-    """The answer of an engine with so many sources; nobody listens there."""
+    """Return the answer of an engine that names this many sources, none of which listens."""
     return json.dumps([{"endpoint": f"tcp://*:{1 + number % 60_000}", "replay_endpoint": "tcp://*:1"} for number in range(count)]).encode()
 
 
 class Answers(UpstreamPool):
-    """Engines that answer this, by their address."""
+    """Engines that give these answers, by address."""
 
     def __init__(self, answers: dict[str, bytes]) -> None:
         super().__init__(lambda: 0.0)
@@ -74,7 +74,7 @@ class Followed:
 
     @property
     def open(self) -> list[int]:
-        """Sources that are open, by instance."""
+        """The open sources, by instance."""
         events = [one.events for _, one in sorted(self.follower._followed.items())]
         return [0 if one is None else len(one.subscriptions) for one in events]
 
@@ -199,7 +199,7 @@ async def test_a_fault_of_ours_at_one_engine_costs_no_other_engine_its_events(mo
 
 
 class Line:
-    """A subscription whose clock we turn."""
+    """A subscription whose clock a test sets."""
 
     def __init__(self, endpoint: str = "tcp://127.0.0.1:1", replay: str | None = "tcp://127.0.0.1:1") -> None:
         self.now = 1000.0

@@ -1,4 +1,4 @@
-"""What a router does with its trainer's answers: nothing of it reaches a request."""
+"""A router's use of its trainer's answers: no error of the trainer reaches a request."""
 
 from dataclasses import replace
 from itertools import count
@@ -22,11 +22,11 @@ from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.worlds.learnt_models import damaged, sum_of
 
 SOUND = sum_of("prompt_tokens", seconds_per=0.01)
-"""Expects what `World.serve` brings: a second for a hundred tokens."""
+"""A model that expects the times that `World.serve` makes: a second for a hundred tokens."""
 
 
 class ScriptedTrainer(Trainer):
-    """Answers each lesson as a test says: a model's bytes, nothing, or its loss."""
+    """Answers each lesson as a test prescribes: with a model's bytes, with nothing, or by ending."""
 
     def __init__(self) -> None:
         super().__init__(lambda: 0.0)
@@ -89,7 +89,7 @@ class World:
         return replace(plain, version=version, routing=RoutingFacts(policy=self.policy, parameters=parameters, prefills_in_flight=0))
 
     def serve(self, requests: int = LESSON_SAMPLES) -> None:
-        """So many requests, each with a first token a second after it came."""
+        """Serve this many requests, each with a first token a second after its arrival."""
         pool = self.pools.all()[0]
         for _ in range(requests):
             self.served += 1

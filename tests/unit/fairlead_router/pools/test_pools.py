@@ -1,4 +1,4 @@
-"""Tickets and pools over a scheduler that checks it is told of each request's end exactly once."""
+"""Tickets and pools over a scheduler that checks that each request is ended exactly once."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -71,9 +71,9 @@ class CheckingScheduler:
         self.ended: dict[str, str] = {}
         self.bindings: list[Binding] = []
         self.told: list[tuple[str, float, int]] = []
-        """Tokens that came of a request, with the time."""
+        """Times and numbers of tokens reported, by request."""
         self.strays: list[Dispatch | Refusal] = []
-        """Verdicts nobody waits for, told with the next tick."""
+        """Verdicts for which no request waits; they are reported with the next tick."""
 
     def _dispatch(self, request: RoutingRequest) -> Dispatch:
         self.dispatched[request.id] = request

@@ -1,4 +1,4 @@
-"""Which engines lack a model's name: whatever arrives late, only the pool's present instances are known."""
+"""Which engines lack a model's name: however late answers arrive, only the pool's present instances are known."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Snapshots of the stream: what they lack of sessions is told to the pools, whenever one comes."""
+"""Snapshots of the stream: pools learn which sessions a snapshot lacks, whenever it comes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ class Pools:
 
 
 async def snapshots(*lines: StreamLine) -> list[set[str]]:
-    """The sessions of each snapshot among these lines of one connection, as the pools are told."""
+    """Return the sessions of each snapshot among these lines of one connection, as pools receive them."""
     pools, done = Pools(), asyncio.Event()
 
     async def stream(router: str) -> AsyncIterator[StreamLine]:

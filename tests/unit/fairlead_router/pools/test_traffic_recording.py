@@ -1,4 +1,4 @@
-"""What is recorded of traffic: lengths, and which prompts begin alike; nothing that tells a text."""
+"""Recorded traffic has lengths and shared beginnings of prompts, and nothing from which a text could be read."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -159,7 +159,7 @@ def test_use_is_added_up_by_minute_key_class_and_session_whatever_share_is_recor
 
 
 def chained(texts: list[int]) -> tuple[int, ...]:
-    """Hashes of blocks of these texts: equal ones mean that all before was equal too."""
+    """Return hashes of blocks of these texts. Equal hashes mean that all text before was equal too."""
     return tuple(hash(tuple(texts[: place + 1])) for place in range(len(texts)))
 
 

@@ -1,4 +1,4 @@
-"""Direct requests wait for the first instance: bounded, all let in at once, none left behind."""
+"""Direct requests wait for the first instance: their number is bounded, and all are released at once."""
 
 import asyncio
 from dataclasses import replace
@@ -16,7 +16,7 @@ from fairlead_router.pools.waiting_room import MOST_BYTES, WaitingRoom
 from fairlead_testing.builders.routing_tables import routing_table
 
 LONGER_THAN_A_TEST = 86_400.0
-"""So that a wait which nothing ends is a test that fails, not one that is slow."""
+"""Seconds beyond a test's time limit, so that a wait which is never ended fails the test."""
 
 EMPTY = replace(routing_table([]), outlook=Outlook.COMING, holding=HoldingFacts(hold_for_seconds=LONGER_THAN_A_TEST, held_requests=2))
 SERVING = replace(routing_table(["127.0.0.1:1"], version=2), outlook=Outlook.UNKNOWN)

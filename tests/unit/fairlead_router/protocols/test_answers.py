@@ -1,4 +1,4 @@
-"""What streamed and whole answers say, held to a slow reader that decodes every event."""
+"""Figures read from streamed and whole answers, compared with a slow reader that decodes every event."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ TEXT = st.text(max_size=30) | st.sampled_from(
 
 
 def blocks(whole: bytes) -> list[tuple[str, str, bytes]]:
-    """Name, data and bytes of each event."""
+    """Return the name, data and bytes of each event."""
     text, found, at = whole, [], 0
     for end in re.finditer(rb"(?:\r\n|\n|\r(?!\n)){2}", text):
         found.append(text[at : end.end()])
@@ -94,7 +94,7 @@ def blocks(whole: bytes) -> list[tuple[str, str, bytes]]:
 
 
 class Reference:
-    """What a stream of chunks of a chat says."""
+    """The figures of a stream of a chat's chunks, read by decoding every event."""
 
     def __init__(self, whole: bytes) -> None:
         self.began = self.failed = self.done = False
@@ -533,7 +533,7 @@ def said(reader: StreamReader) -> tuple[object, ...]:
 
 @given(st.lists(st.builds(chunk, TEXT) | st.builds(chunk, TEXT) | st.builds(chunk, TEXT) | CHUNK, max_size=12), TAIL, st.booleans(), CUTS)
 def test_events_that_come_together_say_what_they_say_one_by_one(events: list[str], tail: str, hides_usage: bool, cuts: list[int]) -> None:
-    """Where many have nothing but text between the same bytes, their reader counts them without a look at each."""
+    """Where many events differ only in their text, the reader counts them without decoding each."""
     one_by_one = StreamReader(hides_usage=hides_usage)
     shown = b"".join(one_by_one.feed(each.encode()) for each in [*events, tail]) + one_by_one.end()
     together, same = read("".join(events) + tail, cuts=cuts, hides_usage=hides_usage)
@@ -568,7 +568,7 @@ SHAPES = st.builds(
     st.sampled_from([None, {"content": [{"token": "a", "logprob": -0.5, "top_logprobs": []}]}]),
     st.sampled_from([{}, {}, {"usage": None}, {"usage": USAGE}]),
 )  # fmt: skip
-"""An event with more in it than text: a tool's call, thoughts, the reason of the end, log-probabilities, counts."""
+"""Events with more than text: a tool's call, reasoning, the reason of the end, log-probabilities, counts."""
 ENGINES = st.builds(engines_chunk, TEXT, st.sampled_from(["", None, "assistant"]), NULLS, NULLS, NULLS)
 
 

@@ -21,7 +21,7 @@ FIELDS = st.lists(st.tuples(NAMES, VALUES), max_size=5)
 
 
 def _written(fields: list[tuple[str, object]], seed: int) -> bytes:
-    """The fields as somebody may write them: with any white space, escaped or not, and names more than once."""
+    """Return the fields as JSON with any white space, with or without escapes, and with names more than once."""
     dice = random.Random(seed)
 
     def space() -> str:
@@ -46,7 +46,7 @@ def test_a_reader_sees_the_changes_and_every_other_field_as_it_was(
 
 
 def _members(text: str | bytes) -> Any:
-    """A JSON text with each object as the list of its members, which keeps equal names."""
+    """Return a JSON text with each object as the list of its members, which keeps equal names."""
     return json.loads(text, object_pairs_hook=list)
 
 

@@ -1,5 +1,7 @@
-"""An answer that breaks off anywhere goes on as if it had not: a model of an engine answers in each protocol, its
-stream is cut at any byte, and what the client gets of both parts is compared with the uninterrupted answer.
+"""An answer that breaks off anywhere is continued without a gap.
+
+A model of an engine answers in each protocol, its stream is cut at any byte, and the client's bytes of both parts are
+compared with the uninterrupted answer.
 """
 
 import json
@@ -34,7 +36,7 @@ FORMS = (*DOCUMENTS.items(), (Dialect.OPENAI, COMPLETION))
 
 
 class Engine:
-    """Answers every prompt with the same tokens, and goes on with an answer that its prompt ends with as vLLM does."""
+    """Answers every prompt with the same tokens, and continues an answer with which its prompt ends, as vLLM does."""
 
     def __init__(self, tokens: list[str], name: str) -> None:
         self.tokens = tokens
@@ -42,7 +44,7 @@ class Engine:
         self.given = 0
 
     def stream(self, dialect: Dialect, path: bytes | None, document: dict[str, Any]) -> bytes:
-        """The whole stream."""
+        """Return the whole stream."""
         begun = _begun(dialect if path is None else Dialect.OPENAI, document)
         assert "".join(self.tokens).startswith(begun)
         left = _after(self.tokens, begun)
@@ -110,7 +112,7 @@ class Engine:
 
 
 def _begun(dialect: Dialect, document: dict[str, Any]) -> str:
-    """The text of an answer that the request asks to go on with."""
+    """Return the text of the answer that the request asks to continue."""
     if dialect is Dialect.RESPONSES:
         last = document["input"][-1] if isinstance(document["input"], list) else {}
         return str(last["content"][0]["text"]) if last.get("status") == "in_progress" else ""
@@ -135,7 +137,7 @@ def _events(*documents: dict[str, Any]) -> bytes:
 
 
 def _fed(reader: StreamReader, data: bytes, sizes: list[int]) -> list[bytes]:
-    """What the client gets of `data`, which arrives in pieces of these sizes, over and over."""
+    """Return the client's bytes of `data` that arrives in pieces of these sizes, repeated to its end."""
     shown, turn = [], 0
     while data:
         size = sizes[turn % len(sizes)]
@@ -390,7 +392,7 @@ def test_ids_that_no_token_has_are_none() -> None:
 
 
 def _long(dialect: Dialect) -> list[bytes]:
-    """Events of an answer with more text than is kept."""
+    """Return events of an answer with more text than is kept."""
     text = "y" * 65_536
     if dialect is Dialect.OPENAI:
         events = [_chunk(content=text)]
@@ -507,6 +509,6 @@ def test_what_an_engine_had_cached_and_has_written_are_parts_of_the_prompt(
 
 
 def _begun_events(dialect: Dialect) -> bytes:
-    """The first events of an answer with some text."""
+    """Return the first events of an answer, with some text."""
     stream = Engine(TOKENS, "first").stream(dialect, None, DOCUMENTS[dialect])
     return b"".join(piece + b"\n\n" for piece in stream.split(b"\n\n")[:7])

@@ -1,4 +1,4 @@
-"""What an engine sends in order to be costly costs no more than its bytes, and long answers are still understood."""
+"""Answers made to be costly cost no more than their bytes, and long answers are still understood."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Bodies that are small or well formed, and would cost much or break what makes the routing key of them."""
+"""Small or well-formed bodies that would cost much time, or crash the code that makes the routing key."""
 
 import orjson
 import pytest
@@ -35,7 +35,7 @@ PLACES = (
 
 
 def _refusal(body: str, endpoint: Endpoint) -> int:
-    """The status of the refusal of a body, 0 if it is taken."""
+    """Return the status with which a body is refused; 0 if it is taken."""
     try:
         parse_request(body.encode(), endpoint)
     except BadRequest as refused:

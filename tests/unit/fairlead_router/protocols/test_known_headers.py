@@ -1,4 +1,4 @@
-"""The headers that an engine gets are those of the request, whatever was sent before it on its connection."""
+"""An engine gets exactly the headers of the request, whatever was sent before it on its connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a request says that its session belongs, as recorded clients and the documented headers say it."""
+"""The place of a session that a request gives, in recorded clients' requests and the documented headers."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ DOCS = (Path(__file__).parents[4] / "docs" / "agents.md").read_text()
 
 
 def said(headers: dict[str, str], body: dict[str, Any] | None = None) -> Lineage:
-    """What such a request says, with its headers read as the router reads them."""
+    """Return the lineage that such a request gives, with its headers read as the router reads them."""
     sent = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
     naming, document = forwarded_headers(sent, POOL_HEADER)[1], body or {}
     names = session_names(naming, POOL_HEADER, document, None)

@@ -1,4 +1,4 @@
-"""What stands for images, sounds, videos and files in a prompt."""
+"""The canonical prompt's stand-ins for images, sounds, videos and files."""
 
 import struct
 from base64 import b64encode

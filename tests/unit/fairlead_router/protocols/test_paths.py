@@ -1,4 +1,4 @@
-"""The table of paths."""
+"""The table of the gateway's paths has every path that engines' clients ask for."""
 
 import pytest
 
@@ -12,7 +12,7 @@ CLIENT_PATHS = (
     "POST /generative_scoring", "POST /v1/embeddings", "POST /v2/embed", "POST /v1/rerank", "POST /rerank", "POST /v2/rerank", "POST /v1/score", "POST /score",
     "POST /pooling", "POST /classify", "POST /v1/audio/transcriptions", "POST /v1/audio/translations",
 )  # fmt: skip
-"""What clients ask of vLLM 0.32, with a generating or a pooling model."""
+"""Paths that clients of vLLM 0.32 ask for, with a generating or a pooling model."""
 
 ENGINE_ADMINISTRATION = (
     "/load", "/kv_event_sources", "/metrics", "/scale_elastic_ep", "/is_scaling_elastic_ep", "/reset_prefix_cache", "/sleep", "/wake_up",

@@ -1,4 +1,4 @@
-"""The table of what each field of engines' requests does to the prompt, held against their recorded request models."""
+"""The table of each request field's effect on the prompt, compared with engines' recorded request models."""
 
 import json
 from pathlib import Path
@@ -58,13 +58,13 @@ OTHER: dict[str, Any] = {
     **dict.fromkeys(("cache_salt", "extra_key", "lora_path", "chat_template"), "x"),
     **{field: {"a": 1} for field in ("mm_processor_kwargs", "media_io_kwargs", "images_config", "video_config")},
 }
-"""Of each field that changes the prompt, a value that does."""
+"""A value that changes the prompt, for each field that can."""
 
 DEFAULTS: dict[tuple[str, str], Any] = {
     ("/v1/embeddings", "add_generation_prompt"): True,
     ("/v1/messages", "tool_choice"): {"type": "none"},
 }
-"""Where a path needs another."""
+"""Defaults by path, where a path has another one than the rest."""
 
 JUNK: tuple[Any, ...] = (True, False, 0, 7, 0.5, "x", ["x"], [1], {"a": 1}, [{"type": "text", "text": "x"}])
 

@@ -1,4 +1,4 @@
-"""Answers of the router's own."""
+"""Answers that the router itself gives."""
 
 import orjson
 import pytest

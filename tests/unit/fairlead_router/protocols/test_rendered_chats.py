@@ -1,4 +1,4 @@
-"""The canonical prompt of conversations: the same in every protocol, and different wherever the rendered tokens are."""
+"""The canonical prompt of conversations: equal in every protocol, and different wherever the rendered tokens differ."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -84,7 +84,7 @@ def as_chat(talk: Conversation, ids: str = "call") -> dict[str, Any]:
 
 
 def as_messages(talk: Conversation, marks: int = 0) -> dict[str, Any]:
-    """`marks`: how many of the blocks, from the last on, have a mark of Anthropic's cache."""
+    """Return the chat in Anthropic's protocol, with a cache mark on the last `marks` blocks."""
     messages: list[dict[str, Any]] = []
     for turn in talk.turns:
         messages.append({"role": "user", "content": [{"type": "text", "text": turn.asked}]})
@@ -130,7 +130,7 @@ def as_response(talk: Conversation) -> dict[str, Any]:
 
 
 def shared(texts: list[bytes]) -> bytes:
-    """What two texts have in common from their beginning on."""
+    """Return the common beginning of two texts."""
     one, other = texts
     return one[: next((at for at in range(min(len(one), len(other))) if one[at] != other[at]), min(len(one), len(other)))]
 

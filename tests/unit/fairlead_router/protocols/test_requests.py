@@ -97,7 +97,7 @@ SCALARS = (
 
 
 def _as_engines_read(kind: Any, value: object) -> object:
-    """What pydantic makes of a value, as in vLLM's request models; ValueError where it refuses it."""
+    """Return the value that pydantic makes, as in vLLM's request models; raise ValueError where it refuses."""
     return TypeAdapter(kind).validate_python(value)
 
 
@@ -192,11 +192,11 @@ NUMBERS = st.one_of(
         lambda digit, count, end: str(digit) * count + end, st.integers(1, 9), st.integers(290, 420), st.sampled_from(("", ".5", "e-200"))
     ),
 )
-"""Numbers as a JSON text has them, also those that no double holds."""
+"""Numbers as a JSON text writes them, including those that no double holds."""
 
 
 def as_python_reads(text: bytes) -> Any:
-    """With None for what is no finite double."""
+    """Return the number as Python reads it; None if it is no finite double."""
 
     def number(found: str) -> float | None:
         value = float(found)
@@ -338,7 +338,7 @@ def test_the_first_of_several_headers_that_name_a_session_counts() -> None:
 
 
 class ComparedName(bytes):
-    """Counts how often it is compared with another name."""
+    """A name that counts its comparisons with other names."""
 
     comparisons = 0
 
@@ -482,7 +482,7 @@ FOREIGN_FIELDS: dict[str, tuple[object, ...]] = {
     "/v1/messages": ("n", "best_of", "prompt", "input", "max_completion_tokens", "max_output_tokens", "stream_options"),
     "/v1/embeddings": ("n", "best_of", "prompt", "stream", "max_tokens", "stream_options"),
 }
-"""Fields that the engines' request models of a path do not have, but those of other paths do."""
+"""Fields that engines' request models lack for one path and have for another."""
 OWN: dict[str, object] = {"messages": [{"role": "user", "content": "hi"}], "prompt": ["a", "b"], "input": "hi"}
 
 

@@ -1,4 +1,4 @@
-"""Which of a request's names gives its session."""
+"""Which of a request's names becomes the name of its session."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ DOCS = (Path(__file__).parents[4] / "docs" / "gateway.md").read_text()
 
 
 def asked(*places: tuple[Source, str]) -> tuple[str, ...]:
-    """The names of a request that has these values in these places."""
+    """Return the names of a request that has these values in these places."""
     headers: list[tuple[bytes, bytes]] = []
     document: dict[str, Any] = {"model": "m", "messages": []}
     previous: str | None = None

@@ -1,4 +1,4 @@
-"""Answers to requests that bypass the scheduler: which of them are errors, however they arrive."""
+"""Answers to requests that bypass the scheduler: which are errors, in whatever pieces they arrive."""
 
 import itertools
 import json

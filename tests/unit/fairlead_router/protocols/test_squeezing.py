@@ -1,4 +1,4 @@
-"""Reading the small fields of documents too large to hold."""
+"""Small fields are read from documents that are too large to hold."""
 
 from __future__ import annotations
 

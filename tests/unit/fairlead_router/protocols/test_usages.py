@@ -1,4 +1,4 @@
-"""The token counts of an answer are the same, whether they stand in one document or in the events of a stream."""
+"""Token counts of an answer are equal whether they stand in one document or in the events of a stream."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
 
 class Engines(UpstreamPool):
-    """Answers a canary, or fails in this way."""
+    """Engines that answer a canary, or fail in the given way."""
 
     def __init__(self) -> None:
         super().__init__(lambda: 0.0)
@@ -107,7 +107,7 @@ async def test_what_speaks_of_the_connection_is_no_sign_of_a_hang(kind: str) -> 
 
 
 async def test_an_engine_that_takes_no_canary_is_left_alone_for_an_hour() -> None:
-    """It asks for a credential, or makes no text."""
+    """The engine asks for a credential, or generates no text."""
     stage = Stage()
     stage.engines.failure = "status"
     await stage.seconds(int(UNABLE_SECONDS) - 1)

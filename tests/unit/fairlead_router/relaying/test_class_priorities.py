@@ -1,4 +1,4 @@
-"""The priority of a class in a request for an engine, by the kind of engine, where nothing else changes."""
+"""The priority of a class is written into a request, by the kind of engine; nothing else changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ every_path = pytest.mark.parametrize("endpoint", ROUTED, ids=lambda endpoint: en
 
 
 def passed(kind: str, document: dict[str, Any], priority: int, path: str = "/v1/chat/completions") -> tuple[bytes, bytes]:
-    """The body before and after."""
+    """Return the body before and after."""
     endpoint, body = find(path.encode()), orjson.dumps(document)
     assert endpoint is not None
     return body, PLACES[kind].body(body, ParsedRequest(body, document, endpoint), endpoint, priority)

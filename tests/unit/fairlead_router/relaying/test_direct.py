@@ -1,4 +1,4 @@
-"""Requests past the scheduler: however one ends, it is counted once, and holds against instances only what they did."""
+"""Requests past the scheduler: each is counted once, and failures are charged only to instances that caused them."""
 
 import asyncio
 from collections import Counter
@@ -31,9 +31,11 @@ NAMES_THE_MODEL = b'{"error": {"message": "The model `mock` does not exist.", "c
 
 
 class Way(NamedTuple):
-    """What one instance does with the request: `fails` is the kind of its failure, before its answer or in the middle
-    of it; `leaves`: its client goes away then. `later` are the pieces of its body after the first, `kind` is its
-    content type, `piped` is what passes once its client has its head.
+    """The behaviour of one instance with the request.
+
+    `fails` is the kind of its failure, before its answer or in the middle of it; with `leaves`, the client leaves then.
+    `later` has the pieces of the body after the first, `kind` its content type, and `piped` the bytes that pass once
+    the client has the head.
     """
 
     fails: str = ""
@@ -84,7 +86,7 @@ class Answer:
 
 
 class Heard:
-    """A client, and how it was answered."""
+    """A client that records its answer."""
 
     def __init__(self) -> None:
         self.begun = self.ended = self.aborted = 0
@@ -113,7 +115,7 @@ class Heard:
 
 
 class Engines:
-    """Stands for the senders to engines, which do what the ways say, one after the other."""
+    """Replaces the senders to engines; they behave as the ways prescribe, one after another."""
 
     def __init__(self, ways: list[Way], instances: int = 3) -> None:
         self.ways = list(ways)
@@ -139,7 +141,9 @@ class Engines:
         raise UpstreamFailure("refused", "nobody listens")
 
     async def relay(self, upload: Upload | None = None, only: str | None = None) -> int:
-        """Serve one request; the status that the caller has to send, 0 = none. In a task, as its client may leave."""
+        """Serve one request, in a task, as its client may leave. Return the status that the caller has to send; 0 =
+        none.
+        """
 
         async def relayed() -> int:
             engines = cast(Any, self)
@@ -157,7 +161,7 @@ class Engines:
 
     @property
     def failures(self) -> dict[str, int]:
-        """What is held against each instance."""
+        """Return the failures charged to each instance."""
         circuits = self.pool.choice.circuits._circuits  # what opens them is their count
         return {instance: circuit.failures for instance, circuit in circuits.items()}
 
@@ -175,7 +179,7 @@ WAYS = st.one_of(
 
 
 def held_against(engines: Engines, *, left: bool) -> dict[str, int]:
-    """What may be held against each instance, by the rules of docs/gateway.md."""
+    """Return the failures that may be charged to each instance, by the rules of docs/gateway.md."""
     last, way = engines.asked[-1]
     served = way.status < 400 and not way.fails and not left
     expected = Counter[str]()

@@ -1,4 +1,4 @@
-"""What a prefill names of its KV blocks is handed on as it is, up to what any prompt has."""
+"""A prefill's description of its KV blocks is passed on unchanged, up to the most that any prompt has."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Answers of an instance that drains are looked at one after the other, and other tasks have their turns between."""
+"""Answers of a draining instance are examined one after another, and other tasks run between them."""
 
 import asyncio
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ ADDRESS = "127.0.0.1:1"
 
 
 class Looked:
-    """Says of no answer that it can be handed over, and notes in which turn of the loop it was asked."""
+    """An answer that cannot be handed over; it records in which turn of the loop it was examined."""
 
     def __init__(self) -> None:
         self.turn = 0

@@ -1,4 +1,4 @@
-"""Responses that engines hold, as far as a router remembers them."""
+"""Responses that engines hold, as far as a router remembers their instances."""
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.tables import PoolKey

@@ -1,4 +1,4 @@
-"""How a call's refusals are weighed against each other, with engines that the test plays."""
+"""A call's refusals are weighed against each other, with engines that the test plays."""
 
 from typing import Any, cast
 
@@ -33,7 +33,7 @@ class Refusal:
 
 
 class Played:
-    """A pool whose scheduler always finds, or no more, another instance."""
+    """A pool whose scheduler always finds another instance, or finds none any more."""
 
     def __init__(self) -> None:
         self.choice = self.account = self

@@ -1,4 +1,4 @@
-"""When an engine wants to be asked again."""
+"""The time after which an engine wants a retry."""
 
 import pytest
 

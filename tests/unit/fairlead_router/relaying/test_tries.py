@@ -1,4 +1,4 @@
-"""How often a request is tried, and for how long: engines fail in ways that the test says, in virtual time."""
+"""How often a request is tried, and for how long: engines fail as the test prescribes, in virtual time."""
 
 import math
 from collections.abc import AsyncIterator
@@ -55,8 +55,10 @@ class Heard:
 
 
 class FailingEngines:
-    """Stands for the senders to engines: each call of an instance fails with the next of `kinds`, after the time that
-    such a failure takes, or is answered; the last kind is that of all further calls.
+    """Replaces the senders to engines.
+
+    Each call of an instance fails with the next of `kinds`, after the time that such a failure takes, or is answered.
+    The last kind applies to all further calls.
     """
 
     def __init__(self, *kinds: str, instances: int = 6) -> None:
@@ -93,11 +95,11 @@ class FailingEngines:
         return self.calls.new("r-1", self.time, b"", b"{}", stream=stream, dialect=Dialect.OPENAI)
 
     async def relay(self) -> int:
-        """Send a routed request of session `s`; the status of its answer."""
+        """Send a routed request of session `s` and return the status of its answer."""
         return (await self.answer()).status
 
     async def answer(self) -> ErrorAnswer:
-        """Send a routed request of session `s`; its answer."""
+        """Send a routed request of session `s` and return its answer."""
         sender = cast(Any, self)
         proxy = Proxy(
             sender,
@@ -253,7 +255,7 @@ async def test_only_a_request_that_would_fail_again_is_not_to_be_sent_again(
 
 
 class AwaitedConnection:
-    """A connection on which nothing comes."""
+    """A connection on which no bytes arrive."""
 
     address = "10.0.0.1:8000"
     received = 0

@@ -1,4 +1,4 @@
-"""Taking records from schedulers and putting them on disk."""
+"""Records are taken from schedulers and written to disk."""
 
 import asyncio
 import threading
@@ -68,7 +68,7 @@ async def test_history_is_taken_each_time_and_samples_in_the_first_collection_of
     (pool,) = pools.all()
 
     async def collected() -> tuple[int, int, int]:
-        """Numbers of bindings, decisions and recorded requests on disk."""
+        """Return the numbers of bindings, decisions and recorded requests on disk."""
         await collector.collect()
         stored = [decode_batch(batch.path.read_bytes()) for cargo in Cargo for batch in spool.batches(cargo)]
         return sum(len(one.bindings) for one in stored), sum(len(one.decisions) for one in stored), sum(len(one.traffic) for one in stored)

@@ -1,4 +1,4 @@
-"""Sending reports; above all: nothing lost, nothing stored twice, wherever a process dies."""
+"""Reports are sent so that none is lost and none is stored twice, wherever a process dies."""
 
 import asyncio
 import errno
@@ -38,8 +38,9 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 class Api:
-    """An API that stores reports once by id, and does to each POST what the test says: take, refuse, fail, or
-    take and lose the answer.
+    """An API that stores each report id once, and treats each POST as the test prescribes.
+
+    It takes the POST, refuses it, fails, or takes it and loses the answer.
     """
 
     def __init__(self) -> None:
@@ -221,7 +222,7 @@ async def _refused_by_the_disk(steps: list[tuple[str, str]]) -> None:
 
 
 def _refuse(patched: pytest.MonkeyPatch, disk: str) -> None:
-    """Let system calls on the spool fail: deletions, writes, or whatever needs a descriptor."""
+    """Let system calls on the spool fail: deletions, writes, or all calls that need a descriptor."""
 
     def failing(code: int) -> Callable[..., None]:
         def fail(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""What a router tells the control API of what it has learnt of engines."""
+"""Figures of engines that a router has measured and reports to the control API."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def a_pool() -> Pool:
 
 
 def serve(pool: Pool, name: str, began: float, prefill_seconds: float) -> float:
-    """A streamed request of 1000 tokens of 3 bytes, and an answer of 41 tokens in 2 s; returns when it has ended."""
+    """Serve a streamed request of 1000 tokens of 3 bytes, answered with 41 tokens in 2 s; return when it has ended."""
     request = RoutingRequest(
         id=name, arrived_at=began, prompt_tokens=1_000, blocks=(), first_bytes_hash=0, prompt_bytes=3_000, streamed=True
     )
@@ -82,7 +82,7 @@ def test_an_engine_that_was_replaced_is_learnt_anew_and_the_pool_keeps_what_it_k
 
 
 def test_a_figure_that_is_off_by_more_than_half_is_told_with_since_when_until_it_holds_no_more() -> None:
-    """Declared are 5,000 tokens/s; engines prefill three times, and later exactly, as fast."""
+    """The declared speed is 5,000 tokens/s; engines prefill three times as fast, and later exactly as fast."""
     pool, now = a_pool(), 1.0
     for number in range(60):  # the first twenty teach the bytes of a token, with which times begin again
         now = serve(pool, str(number), now, 1_000 / 15_000)

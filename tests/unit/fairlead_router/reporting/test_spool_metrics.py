@@ -1,4 +1,4 @@
-"""What operators see of reports that wait."""
+"""Metrics of reports that wait in the spool."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The times that the control API stores are true, whatever the clocks of routers and their settings."""
+"""The control API stores true times, whatever the clocks of routers and their settings."""
 
 import asyncio
 import tempfile
@@ -44,7 +44,7 @@ class World:
     wall_ahead: float = 0.0
     is_away: bool = False
     stored: dict[str, float] = field(default_factory=dict)
-    """When each session was bound, as the API stores it."""
+    """Return the time at which each session was bound, as the API stores it."""
     happened: dict[str, float] = field(default_factory=dict)
 
     def clock(self) -> SteadyClock:
@@ -87,7 +87,7 @@ class Life:
         self.spool.append(batch.cargo, batch.records, batch.content)
 
     async def send(self) -> None:
-        """Send all in the order of `send_forever`: nothing before the API has answered once."""
+        """Send all reports in the order of `send_forever`: none before the API has answered once."""
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(self.delivery.send_forever())
             for _ in range(200):

@@ -1,4 +1,4 @@
-"""A request whose client has left before anybody asks for it, and one whose body comes in pieces of any size."""
+"""Requests whose client leaves before they are read, and requests whose body comes in pieces of any size."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Compressed bodies, however they are cut and whatever they hold."""
+"""Compressed bodies, wherever they are cut and whatever they hold."""
 
 import gzip
 import sys
@@ -36,11 +36,11 @@ ENCODERS: dict[str, Callable[[bytes], bytes]] = {
     "zstd": zstd.compress,
 }
 EMPTY_MEMBERS = {"gzip": gzip.compress(b""), "zstd": zstd.compress(b""), "zstd (skipped)": bytes.fromhex("502a4d18 00000000")}
-"""The smallest that may follow each other."""
+"""The smallest members that may follow each other, by coding."""
 
 
 def _zstd_frame(window_log: int, block: bytes = b"hello", *, dictionary: bytes = b"") -> bytes:
-    """A frame of one block as it is (RFC 8878, section 3.1.1) that says which window it needs."""
+    """Return a frame of one uncompressed block (RFC 8878, section 3.1.1) that declares the window it needs."""
     head = bytes([len(dictionary) and 1, (window_log - 10) << 3]) + dictionary
     return bytes.fromhex("28b52ffd") + head + (len(block) << 3 | 1).to_bytes(3, "little") + block
 

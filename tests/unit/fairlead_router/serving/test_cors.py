@@ -1,4 +1,4 @@
-"""Which pages of other origins a browser lets read the gateway's answers."""
+"""Which answers of the gateway a browser lets pages of other origins read."""
 
 import re
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_a_listed_origin_is_named_and_the_answer_varies_by_it() -> None:
 
 _SET = re.compile(r'[("](x-fairlead-[a-z-]+[a-z]|x-llm-d-request-dropped-reason)(?:"|: %)')
 READ_ONLY = {"x-fairlead-explain", "x-fairlead-parent", "x-fairlead-task"}
-"""Headers of the gateway's that clients send."""
+"""Headers of the gateway that clients send."""
 
 
 def test_a_page_can_read_every_header_that_the_router_sets() -> None:

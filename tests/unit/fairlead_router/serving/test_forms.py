@@ -1,4 +1,4 @@
-"""Finding the model in a form."""
+"""The model's name is found in a form."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -54,7 +54,7 @@ CUTS = st.lists(st.integers(1, len(SECOND)), max_size=8)
 
 
 async def _pass_on(whole: bytes, cuts: list[int], passed: list[bytes]) -> None:
-    """Passes on a form that comes cut into pieces."""
+    """Pass on a form that arrives in pieces."""
     ends = sorted({*cuts, len(whole)})
     pieces = iter([whole[start:end] for start, end in zip([0, *ends], ends, strict=False)])
     form = PassingForm(TYPE)
@@ -146,7 +146,7 @@ def test_the_content_types_of_known_clients_are_read(form: str, written: str) ->
 
 
 def _of(boundary: str, *parts: tuple[str, str]) -> bytes:
-    """A form with a part for each pair of a disposition and a content."""
+    """Return a form with a part for each pair of a disposition and a content."""
     written = "".join(f"--{boundary}\r\nContent-Disposition: form-data; {named}\r\n\r\n{value}\r\n" for named, value in parts)
     return f"{written}--{boundary}--\r\n".encode()
 
@@ -187,7 +187,9 @@ def test_a_boundary_that_ends_like_a_form_does_not_end_one_that_begins_with_an_e
 
 
 def _read_by_an_engine(content_type: str, body: bytes) -> list[str] | None:
-    """The models that Starlette's parser, which vLLM and SGLang use, finds in the form; None if it refuses the form."""
+    """Return the models that Starlette's parser, which vLLM and SGLang use, finds in the form; None if it refuses the
+    form.
+    """
 
     async def pieces() -> AsyncGenerator[bytes, None]:
         yield body

@@ -1,6 +1,6 @@
-"""What the router relies on of uvicorn's own workings.
+"""Internals of uvicorn on which the router relies.
 
-When one of these fails after an upgrade, `client_connections` or `client_requests` must follow.
+When a test here fails after an upgrade, `client_connections` or `client_requests` must be adapted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEAD = b"POST /v1 HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n"
 
 
 class RecordingTransport(asyncio.Transport):
-    """Keeps what is written."""
+    """A transport that keeps all bytes written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class RecordingTransport(asyncio.Transport):
 
 
 class Applied:
-    """An application that notes the scopes it was called with, and never answers."""
+    """An application that records the scopes it was called with, and never answers."""
 
     def __init__(self) -> None:
         self.scopes: list[Any] = []

@@ -1,4 +1,4 @@
-"""The export of spans is bounded, counted and waited for by nobody."""
+"""The export of spans is bounded and counted, and nothing waits for it."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ TRACE = (SPAN, SPAN)
 
 
 class Collector:
-    """Takes batches once it is let."""
+    """A collector that takes batches once the test lets it."""
 
     def __init__(self, answer: Callable[[], str] = str) -> None:
         self.may = threading.Event()

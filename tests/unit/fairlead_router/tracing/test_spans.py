@@ -1,4 +1,4 @@
-"""Spans of stored records: each term once, in a picture whose times hold together."""
+"""Spans of stored records: each stage appears once, and the times fit each other."""
 
 from dataclasses import replace
 from typing import Any
@@ -184,7 +184,7 @@ SERVED = TracedRequest(
 
 
 def picture(traced: TracedRequest = SERVED, **changes: Any) -> list[tuple[str, str, float, float, str]]:
-    """Name, target, beginning and end since the arrival, and error of each span."""
+    """Return the name, target, beginning and end since the arrival, and error of each span."""
     spans = spans_of(traced, replace(RECORD, **changes), (), "router-0")
     return [
         (

@@ -1,4 +1,4 @@
-"""The trainer's process, for real: what it learns, and that losing it costs nothing but a lesson."""
+"""The trainer as a real process: what it learns, and that its loss costs only the lesson it was given."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""What `fairlead up --chart` gives the chart, starts, and waits for."""
+"""`fairlead up --chart`: the values it gives the chart, the processes it starts, and the conditions it waits for."""
 
 import sys
 from pathlib import Path

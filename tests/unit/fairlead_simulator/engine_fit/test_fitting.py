@@ -1,4 +1,4 @@
-"""Costs are fitted to records, and judged by later ones."""
+"""Costs are fitted to records, and judged by later records."""
 
 from dataclasses import fields, replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What a file of records may say, and how it is refused."""
+"""Files of records: what they may hold, and the messages with which they are refused."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Mooncake's cache policies: what goes first, and the hit ratios of the published trace."""
+"""Mooncake's cache policies: the order of eviction, and the hit ratios of the published trace."""
 
 import os
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ RECORDED = {
 
 
 def left(eviction: Eviction, capacity: int, *prompts: Sequence[int]) -> set[int]:
-    """The blocks that are there after these prompts."""
+    """Return the blocks that are cached after these prompts."""
     cache = BlockCache(capacity, eviction)
     for blocks in prompts:
         for place, block in enumerate(blocks):
@@ -52,7 +52,7 @@ def test_how_often_a_block_was_used_is_forgotten_when_it_goes() -> None:
 
 
 class ByTheWords:
-    """The same by looking at every block each time."""
+    """The same policy, implemented by examining every block each time."""
 
     def __init__(self, capacity: int, eviction: Eviction) -> None:
         self.capacity, self.eviction = capacity, eviction

@@ -1,4 +1,4 @@
-"""What a watcher of a KV block pool is told is what the pool holds."""
+"""A watcher of a KV block pool learns exactly which blocks the pool holds."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ CAPACITY = 6
 
 
 class Ledger:
-    """Names a block by the whole text up to it, and keeps the names of what is held."""
+    """Names a block by the whole text up to it, and keeps the names of all blocks held."""
 
     def __init__(self) -> None:
         self.held: set[bytes] = set()

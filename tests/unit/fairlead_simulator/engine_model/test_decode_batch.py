@@ -1,4 +1,4 @@
-"""Runs of decode steps against the same steps taken one by one."""
+"""Runs of decode steps, compared with the same steps taken one by one."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def batch_of(jobs: list[tuple[int, int]], block_tokens: int = 16) -> DecodeBatch
 
 
 def blocks_held(batch: DecodeBatch[EngineRequest], after: int, block_tokens: int = 16) -> int:
-    """Blocks of all jobs once `after` more steps have stored their tokens."""
+    """Return the blocks of all jobs once `after` more steps have stored their tokens."""
     stored = [job.input_tokens + job.generated - 1 + batch.steps - job.joined_step + after for job in batch.requests]
     return sum(-(-tokens // block_tokens) for tokens in stored)
 

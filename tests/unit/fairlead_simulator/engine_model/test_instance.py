@@ -1,4 +1,4 @@
-"""One model engine, driven by hand."""
+"""One model engine whose steps a test runs."""
 
 from dataclasses import replace
 from random import Random
@@ -23,14 +23,14 @@ CHUNKED = replace(SMALL, mode="chunked", max_batched_tokens=512)
 
 
 def job(index: int, tokens: int, output: int = 1, *, chain: int | None = None, at: float = 0.0) -> Job:
-    """A request; those of one `chain` share their blocks as far as both reach."""
+    """Return a request; requests of one `chain` share their blocks up to the shorter one's end."""
     base = (index if chain is None else chain) * 10_000 + 1
     blocks = tuple(range(base, base + tokens // 512))
     return Job(index=index, arrives_at=at, input_tokens=tokens, output_tokens=output, blocks=blocks, session=None)
 
 
 def drain(instance: SimulatedInstance, until: float = 1e9) -> None:
-    """Let the engine work to its end."""
+    """Let the engine work until nothing is left to do."""
     while instance.ends_at is not None and instance.ends_at <= until:
         instance.step_ended(instance.ends_at)
 

@@ -1,6 +1,4 @@
-"""KV memory against plain references: an LRU list for the DRAM tier, recounts for what is pinned, private and
-cached.
-"""
+"""KV memory against plain references: an LRU list for the DRAM tier, recounts of pinned, private and cached blocks."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +10,7 @@ from fairlead_testing.examples import examples
 
 
 def chain(session: int, length: int) -> tuple[int, ...]:
-    """Blocks of a session: below one shared block, its own."""
+    """Return the blocks of a session: one that all sessions share, then its own."""
     return tuple(0 if depth == 0 else session * 1000 + depth for depth in range(length))
 
 

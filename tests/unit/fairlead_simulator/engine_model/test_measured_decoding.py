@@ -1,4 +1,4 @@
-"""What a pool was measured to do with its recorded requests is what a simulation of them does."""
+"""A simulation of recorded requests decodes as the pool was measured to decode."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,7 +45,7 @@ def traffic(count: int, every_ms: float, output_tokens: int) -> list[TraceReques
 
 
 def run(target: SimulatedTarget, requests: list[TraceRequest], monkeypatch: pytest.MonkeyPatch) -> tuple[float, list[str]]:
-    """Seconds a token after the first, and the notes."""
+    """Return the seconds per token after the first, and the notes."""
     seen: list[float] = []
 
     def watched(*args: Any, **more: Any) -> Any:

@@ -1,6 +1,4 @@
-"""One contract for both memories: an engine does the same whether its prompts are known by block ids or by
-their text.
-"""
+"""One contract for both memories: an engine behaves equally whether prompts are known by block ids or by text."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -38,11 +36,13 @@ plans = st.lists(
     min_size=1,
     max_size=14,
 )
-"""Seconds since the one before, session, prompt, answer, and whether it is given up a second later."""
+"""Tuples of the seconds since the request before, the session, the prompt, the answer, and whether it is aborted 1 s
+later.
+"""
 
 
 def words(session: int, block: int) -> bytes:
-    """The text of a session's block; all sessions share their first."""
+    """Return the text of a session's block; all sessions share their first block."""
     return (b"%03d/%03d " % (session if block else 0, block)) * (PREFIX_BLOCK_TOKENS // 8)
 
 
@@ -52,13 +52,13 @@ def traced(session: int, tokens: int, output: int) -> TracedRequest:
 
 
 def written(session: int, tokens: int, output: int) -> TextRequest:
-    """A byte is a token, and no answer is told, as traces tell none."""
+    """Return the request as text: a byte is a token, and the answer is unknown, as in traces."""
     text = b"".join(words(session, block) for block in range(-(-tokens // PREFIX_BLOCK_TOKENS)))[:tokens]
     return TextRequest(input_tokens=tokens, output_tokens=output, prompt=text)
 
 
 def run(instance: Instance[RequestT], requests: list[RequestT], plan: list[Plan]) -> None:
-    """Let every request arrive, and those that are given up go, each at its time; then to the end."""
+    """Submit every request and abort some, each at its time; then run the engine to its end."""
     now = 0.0
     events: list[tuple[float, int, Callable[[RequestT, float], None], RequestT]] = []
     for request, (gap, _, _, _, aborted) in zip(requests, plan, strict=True):

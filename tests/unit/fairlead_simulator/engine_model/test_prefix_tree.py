@@ -12,7 +12,9 @@ CAPACITY = 12
 
 
 class ReferencePool:
-    """The same cache kept block by block: every block known by its whole prefix, released ones in one queue."""
+    """The same cache kept block by block: every block is known by its whole prefix, and released ones are in one
+    queue.
+    """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity

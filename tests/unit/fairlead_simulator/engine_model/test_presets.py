@@ -1,4 +1,4 @@
-"""The published sizes behind the presets, and the ceilings that follow from them."""
+"""The published sizes behind the presets, and the ceilings that they imply."""
 
 import pytest
 
@@ -33,7 +33,9 @@ def rows(tokens: int, output: int, count: int = 50) -> list[TraceRow]:
 
 @pytest.mark.parametrize(("hit_share", "rate"), [(0.0, 7.19), (1 / 3, 10.78)])
 def test_eight_instances_of_dualmaps_testbed_saturate_at_their_prefill_ceiling(hit_share: float, rate: float) -> None:
-    """6,250 tokens/s each and 6,956 tokens a request, answers of one token so that nothing decodes."""
+    """An instance prefills 6,250 tokens/s, a request has 6,956, and answers have one token, so that nothing is
+    decoded.
+    """
     workload = load_workload(rows(6_956, 1), requests=None, max_input=None, infer_sessions=False)
     hits = [round(6_956 * hit_share)] * len(workload.rows)
     one = preset("dualmap-910b4-qwen7b")

@@ -1,4 +1,4 @@
-"""One engine as its server drives it: brought up to any moment, with text prompts, limits and figures."""
+"""One engine as its server runs it: advanced to any moment, with text prompts, limits and figures."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -29,7 +29,7 @@ ALONE = EngineSettings(
     prefill=PrefillCost(per_token=1 / 6250),
     decode=DECODE,
 )
-"""A budget of one token: every prompt is prefilled alone."""
+"""A budget of one token, so that every prompt is prefilled alone."""
 CHUNKED = replace(ALONE, mode="chunked", max_batched_tokens=64)
 
 
@@ -273,7 +273,9 @@ Arrivals = list[tuple[int, int, int, str, bool]]
 arrivals = st.lists(
     st.tuples(st.integers(0, 400), st.integers(1, 90), st.integers(1, 60), st.sampled_from("abc"), st.booleans()), max_size=12
 )
-"""Milliseconds since the one before, prompt, answer, text, and whether an earlier one is given up then."""
+"""Tuples of the milliseconds since the one before, the prompt, the answer, the text, and whether an earlier one is
+aborted.
+"""
 small = st.sampled_from(
     [
         replace(engine, kv_tokens=16 * 12, max_sequences=4, prefill=PrefillCost(fixed=0.003, per_token=0.0005))
@@ -283,7 +285,7 @@ small = st.sampled_from(
 
 
 def run(engine: ServedEngine, plan: Arrivals, pause: float | None) -> list[Generation]:
-    """Submit and abort as planned, advancing every `pause` seconds besides."""
+    """Return the generations, submitted and aborted as planned; the engine is also advanced every `pause` seconds."""
     now, generations = 0.0, []
     for number, (gap, tokens, output, letter, aborted) in enumerate(plan):
         until = now + gap / 1e3

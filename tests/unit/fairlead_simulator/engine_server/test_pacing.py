@@ -15,8 +15,8 @@ def a_generation() -> Generation:
 
 
 def test_requests_may_come_faster_than_the_loops_timers_tell_apart() -> None:
-    """uvloop makes of a timer that is due within half a millisecond a plain handle, which does not know when it
-    is due.
+    """For a timer that is due within half a millisecond, uvloop makes a plain handle, which does not know its due
+    time.
     """
 
     async def pairs() -> list[int]:

@@ -1,4 +1,4 @@
-"""From rows to jobs."""
+"""Rows of a trace become jobs."""
 
 from collections import defaultdict
 from itertools import pairwise
@@ -125,7 +125,7 @@ TURNS = some.lists(
 
 
 def recorded(turns: list[tuple[int, int | None, int]]) -> Workload:
-    """Each turn: when it came (ms), whose it is (None: nobody's), and how many tokens it had."""
+    """Return turns, each with its arrival in ms, its session (None = none) and its tokens."""
     rows = [
         TraceRow(timestamp_ms=at, input_length=tokens, output_length=number + 1, hash_ids=(), session=None if who is None else f"s{who}")
         for number, (at, who, tokens) in enumerate(sorted(turns, key=lambda turn: turn[0]))

@@ -1,4 +1,4 @@
-"""What a person writes on the command line."""
+"""Choices as a person writes them on the command line."""
 
 from pathlib import Path
 

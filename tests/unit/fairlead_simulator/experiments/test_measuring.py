@@ -1,4 +1,4 @@
-"""Figures of runs written by hand."""
+"""Figures of runs that were written by hand."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is said of results: means over seeds, and the goodput."""
+"""Summaries of results: means over seeds, and the goodput."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Rules of scaling from a file: as in a pool's spec, with what is wrong named."""
+"""Scaling rules from a file: written as in a pool's spec, with a message that names each fault."""
 
 from pathlib import Path
 

@@ -21,7 +21,9 @@ class Answer(AnswerReader):
 
 
 async def serving(script: Script) -> tuple[asyncio.Server, Origin, list[int]]:
-    """A server that runs `script` with the number of the connection; the list holds the connections made."""
+    """Return a server that runs `script` with the number of the connection, its origin, and the list of connections
+    made.
+    """
     made: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

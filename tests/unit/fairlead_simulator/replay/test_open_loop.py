@@ -1,4 +1,4 @@
-"""What the open loop sends of each row."""
+"""Requests that the open loop sends, row by row."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from fairlead_simulator.traces.sessions import find_sessions
 
 
 class Unsent(Sender):
-    """Keeps what it was to send."""
+    """A client that keeps its requests and sends none."""
 
     def __init__(self) -> None:
         super().__init__(HttpClient(), (Origin.parse("http://127.0.0.1:1"),), (), "x-session-id", 1.0, 0, lambda: 0.0)

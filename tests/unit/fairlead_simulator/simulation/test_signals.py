@@ -1,4 +1,4 @@
-"""What a simulated pool measures of itself."""
+"""Signals that a simulated pool measures of itself."""
 
 from fairlead.reports.rejections import RejectionReason
 from fairlead_simulator.engine_model.presets import preset

@@ -13,7 +13,9 @@ def scaled(at: float, instances: int, asleep: int) -> ScaleTo:
 
 
 def starts_after(asleep: int) -> list[tuple[float, int]]:
-    """When instances serve, and how many, of a pool that went from four to one and wants four again at second 100."""
+    """Return the start times and numbers of serving instances of a pool that went from four to one and wants four at
+    100 s.
+    """
     changes, table = PoolChanges(POOL, ()), POOL.first_table()
     table = changes.apply(scaled(0.0, 1, asleep), table, 0.0).table or table
     table = changes.apply(changes.departures((), 1.0), table, 1.0).table or table

@@ -1,4 +1,4 @@
-"""Traces from and to other forms."""
+"""Traces are converted from and to other formats."""
 
 import io
 from pathlib import Path

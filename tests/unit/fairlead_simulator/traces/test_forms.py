@@ -1,4 +1,4 @@
-"""Traces in other makers' forms: detected by their content, converted, and told when they are given as they are."""
+"""Traces in other projects' formats: detected by their content, converted, and reported when given unconverted."""
 
 import gzip
 from collections.abc import Iterable
@@ -71,7 +71,7 @@ class Converted:
         return [(row.timestamp_ms, row.input_length, row.output_length) for row in self.rows]
 
     def common(self, one: int, other: int) -> int:
-        """Blocks that two rows begin with alike."""
+        """Return the number of blocks with which two rows begin alike."""
         pairs = zip(self.rows[one].hash_ids, self.rows[other].hash_ids, strict=False)
         return next(
             (place for place, (left, right) in enumerate(pairs) if left != right), min(len(self.rows[n].hash_ids) for n in (one, other))
@@ -150,7 +150,9 @@ def test_ids_of_blocks_of_any_size_can_be_given(tmp_path: Path) -> None:
 
 @given(st.integers(1, 2100), st.lists(st.integers(1, 5000), min_size=2, max_size=2), st.integers(0, 5000))
 def test_what_begins_alike_is_found_alike_whatever_the_size_of_a_block(size: int, lengths: list[int], alike: int) -> None:
-    """Never more than is alike, and at most a block of either size less; all of it where one size divides the other."""
+    """The common beginning is never overestimated and lacks less than a block of either size, or nothing if one divides
+    the other.
+    """
     alike = min(alike, *lengths)
     names = BlockNames()
     prompts = [tuple([("both", *range(place, min(place + size, length))) if place + size <= alike else (number, place, length)
@@ -168,7 +170,7 @@ def test_what_begins_alike_is_found_alike_whatever_the_size_of_a_block(size: int
 
 
 def test_aiperfs_ids_name_what_a_block_holds(tmp_path: Path) -> None:
-    """The example of its documentation: 1 stands first and later, 4 comes after 3 and after 1."""
+    """The example of AIPerf's documentation: 1 stands first and later, 4 comes after 3 and after 1."""
     rows = [(0, 1200, [0, 1, 2]), (105, 1800, [0, 3, 4, 5]), (274, 1300, [1, 4, 6])]
     content = jsonl(*({"timestamp": at, "input_length": length, "output_length": 52, "hash_ids": ids} for at, length, ids in rows))
     with pytest.raises(TraceInvalid, match=r"3: hash_ids: id 1 comes first here, and after 0 elsewhere; .* --from aiperf"):

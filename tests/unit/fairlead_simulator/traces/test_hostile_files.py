@@ -1,4 +1,4 @@
-"""Files of traces by strangers: the work is linear in their bytes, and whatever is wrong is one short line."""
+"""Files of traces by strangers: the work is linear in their bytes, and every fault is one short line."""
 
 import contextlib
 import csv
@@ -27,11 +27,11 @@ from fairlead_testing.steps import assert_linear
 
 MODULES = (aiperf, alibaba, csv_files, guidellm, conversions, detection, fields, rows, blocks, reading)
 LONGEST_LINE = 1000
-"""Characters of a message or note."""
+"""The most characters of a message or note."""
 
 
 def read(content: bytes, form: str | None, notes: Notes | None = None) -> list[TraceRow]:
-    """The rows of a file with this content."""
+    """Return the rows of a file with this content."""
     lines = ((number, bytes(line)) for number, line in zip(count(1), io.BytesIO(content), strict=False))
     source = TraceFile("trace", ((number, line) for number, line in lines if not line.isspace()))
     known = form or form_of(source.begin) or "jsonl"

@@ -1,4 +1,4 @@
-"""Sessions that a trace does not name."""
+"""Sessions are inferred where a trace does not name them."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ ANSWER_MS = 10 * FASTEST_MS_PER_TOKEN
 
 
 def row(*ids: int, at: float = 0.0, tail: int = 0, session: str | None = None) -> TraceRow:
-    """A prompt of these blocks; `tail` tokens of the last one."""
+    """Return a row with a prompt of these blocks, the last one with only `tail` tokens."""
     length = BLOCK_TOKENS * (len(ids) - bool(tail)) + tail
     return TraceRow(timestamp_ms=at, input_length=length, output_length=10, hash_ids=ids, session=session)
 
@@ -74,7 +74,9 @@ def test_parallel_branches_of_a_conversation_are_sessions_of_their_own() -> None
 
 
 def test_first_prompts_without_a_block_of_their_own_join_strangers_at_most_once() -> None:
-    """Ten conversations that take turns and never overlap; of their first prompts only the system prompt is known."""
+    """Ten conversations take turns and never overlap; the only known part of their first prompts is the system
+    prompt.
+    """
     openings = [row(7, 100 + number, at=1000.0 * number, tail=9) for number in range(10)]
     seconds = [row(7, 200 + number, 300 + number, at=20_000 + 1000.0 * number) for number in range(10)]
     found = find_sessions([*openings, *seconds])
@@ -105,7 +107,7 @@ class Talk:
         self._known = (*system, *islice(ids, 1 + len(name) % 3))
 
     def turn(self, at: float, tail: int) -> TraceRow:
-        """The next prompt, of which a tail is not yet a whole block."""
+        """Return the next prompt, with a tail that is not yet a whole block."""
         self._known = (*self._known, *islice(self._ids, at % 3 > 1))
         sent = (*self._known, *islice(self._ids, bool(tail)))
         made = row(*sent, at=at, tail=tail, session=self.name)
@@ -115,7 +117,10 @@ class Talk:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[TraceRow]:
-    """Conversations of a few system prompts that take turns and retry; no turn comes before the answer to the last."""
+    """Return conversations with a few system prompts that take turns and retry.
+
+    No turn comes before the answer to the one before.
+    """
     rng, ids = Random(draw(st.integers(0, 10**9))), count(1)
     systems = [tuple(islice(ids, size)) for size in draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))]
     talks = [Talk(ids, rng.choice(systems), f"s{number}") for number in range(draw(st.integers(1, 40)))]
@@ -140,7 +145,7 @@ def test_conversations_that_do_not_overlap_with_themselves_are_found_exactly(row
 
 @st.composite
 def anything(draw: st.DrawFn) -> list[TraceRow]:
-    """Prompts that branch off from one another at any block, with any lengths and times."""
+    """Return prompts that branch off from one another at any block, with any lengths and times."""
     rng, ids, at = Random(draw(st.integers(0, 10**9))), count(1), 0.0
     rows: list[TraceRow] = []
     for _ in range(draw(st.integers(1, 80))):
@@ -173,7 +178,9 @@ def test_turns_of_a_session_have_in_common_what_a_turn_was(rows: list[TraceRow])
 
 
 def test_agents_that_hide_their_names_are_found_again() -> None:
-    """The generator's sessions overlap with themselves at times, and forget: more are inferred, hardly any mixed up."""
+    """The generator's sessions sometimes overlap and forget, so more sessions are inferred, and hardly any are mixed
+    up.
+    """
     rows = list(islice(KINDS["agentic"].rows(None, None, 0), 3000))
     found = find_sessions([replace(one, session=None) for one in rows])
     last_of: dict[str, dict[str, int]] = {"true": {}, "found": {}}

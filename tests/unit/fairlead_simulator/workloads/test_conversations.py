@@ -46,8 +46,8 @@ def test_a_turn_repeats_the_whole_blocks_of_the_one_before() -> None:
 
 @pytest.mark.parametrize("hotness", [PAPER, CODE], ids=["paper", "code"])
 def test_keys_of_conversations_end_at_the_first_block_that_is_not_the_system_prompt(hotness: HotnessSettings) -> None:
-    """As on Mooncake's trace under either rule: two blocks, but for the twenty requests before
-    there are samples enough.
+    """On Mooncake's trace, the result under either rule is two blocks, except for the twenty requests before there are
+    samples enough.
     """
     tree, depths = PrefixHotness(hotness), Counter[int]()
     for row in islice(generate_conversations(ConversationShape(), 1), 4000):

@@ -1,4 +1,4 @@
-"""Generated workloads against the published figures they are shaped after."""
+"""Generated workloads, compared with the published figures after which they are modelled."""
 
 from collections import Counter
 from itertools import islice, pairwise

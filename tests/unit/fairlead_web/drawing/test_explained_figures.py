@@ -1,4 +1,4 @@
-"""What a decision's page says about its numbers follows from them."""
+"""The sentences on a decision's page follow from its numbers."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""A session's homes, drawn and told."""
+"""A session's homes, as a drawing and in words."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +12,7 @@ NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 def home(
     instance: str, start: float, end: float | None, version: int = 1, reason: BindingReason = BindingReason.COLD
 ) -> BindingHistoryItem:
-    """From `start` to `end` minutes ago; every home after the first came by a migration."""
+    """Return a home from `start` to `end` minutes ago; every home after the first began with a migration."""
     return BindingHistoryItem(
         instance=instance,
         version=version,

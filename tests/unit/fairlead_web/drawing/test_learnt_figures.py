@@ -1,4 +1,4 @@
-"""What routers have learnt of engines, in words."""
+"""Figures of engines that routers have measured, in words."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_a_sentence_says_how_a_figure_is_known_and_how_wrong_predictions_were() 
 
 
 def test_a_row_shows_the_figure_and_the_samples_that_the_sentence_is_made_from() -> None:
-    """Prefills that say little of the speed are left out of both."""
+    """Prefills too short to show the speed are left out of both."""
     rows = learnt_of([replace(PREFILL, value=4_000.0, value_samples=40)], (Quantity.PREFILL,), SEEN).rows
     assert [(row.learnt, row.samples) for row in rows] == [("4,000", 40)]
 

@@ -1,4 +1,6 @@
-"""The steps and the net effect of a migration say what is recorded, and that the rest is not."""
+"""The steps and the net effect of a migration are shown from its record; values that are not recorded are shown as
+unknown.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

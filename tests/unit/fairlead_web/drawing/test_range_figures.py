@@ -77,13 +77,13 @@ async def test_a_pools_page_says_why_more_requests_were_sent_than_asked_for() ->
 
 
 def ends(start: str) -> tuple[datetime, datetime]:
-    """Of the range from `start` to now."""
+    """Return the ends of the range from `start` to now."""
     found = parse_range(start, "now", NOW)
     return found.start, found.end
 
 
 def rows(page: str) -> dict[str, dict[str, str]]:
-    """The cells of the list of pools, by pool and by their label."""
+    """Return the cells of the list of pools, by pool and column label."""
     found = {}
     for key, row in re.findall(r'<tr data-key="([^"]+)"[^>]*>(.*?)</tr>', page, re.DOTALL):
         cells = re.findall(r'<td data-label="([^"]+)"[^>]*>(.*?)</td>', row, re.DOTALL)
@@ -92,7 +92,7 @@ def rows(page: str) -> dict[str, dict[str, str]]:
 
 
 def facts(page: str, pool: str) -> dict[str, str]:
-    """The figures of a pool's card on the overview."""
+    """Return the figures of a pool's card on the overview."""
     card = page.split(f'<article id="card-{pool.replace("/", "%2F")}"')[1].split("</article>")[0]
     found = re.findall(r"<dt[^>]*>([^<]+)</dt>\s*<dd>(.*?)</dd>", card, re.DOTALL)
     return {name: " ".join(re.sub(r"<[^>]+>", " ", value).split()) for name, value in found}

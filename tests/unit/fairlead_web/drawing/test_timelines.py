@@ -1,4 +1,4 @@
-"""The drawing of a tree: which marks a turn has, and that what is drawn fits and is bounded."""
+"""The drawing of a tree: the marks of a turn, and that the drawing fits its frame and is bounded."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

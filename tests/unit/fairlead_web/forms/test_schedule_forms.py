@@ -1,4 +1,6 @@
-"""The schedule builder: what is clicked is a schedule and the other way round; its week is drawn by its own clock."""
+"""The schedule builder: clicks become a schedule and a schedule becomes clicks; its week is drawn in its own time
+zone.
+"""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a spreadsheet would run as a formula arrives as text, however the stream is cut."""
+"""Cells that a spreadsheet would run as a formula arrive as text, however the stream is cut."""
 
 import csv
 import io

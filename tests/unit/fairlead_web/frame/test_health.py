@@ -1,4 +1,4 @@
-"""How a pool is, from its own objective."""
+"""The health of a pool, judged by its own objective."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

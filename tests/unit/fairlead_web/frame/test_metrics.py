@@ -1,4 +1,4 @@
-"""What the web UI counts: each request by its route and status, problems of the API, and open live pages."""
+"""The web UI's metrics: requests by route and status, problems of the API, and open live pages."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Templates: each has its context, each renders, none asks for what the content security policy forbids."""
+"""Templates: each has its context and renders, and none needs anything that the content security policy forbids."""
 
 import re
 from dataclasses import dataclass, fields

@@ -1,4 +1,4 @@
-"""Who may ask, from where, and what every answer carries."""
+"""Which people and origins may send requests, and the security headers of every answer."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the frame of a page needs is asked for beside the page's content."""
+"""Data for the frame of a page is fetched at the same time as the page's content."""
 
 import asyncio
 import gc

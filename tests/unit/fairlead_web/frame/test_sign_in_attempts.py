@@ -1,4 +1,4 @@
-"""One attempt to sign in at an identity provider, from the cookie to what comes back."""
+"""One attempt to sign in at an identity provider, from the cookie to the provider's answer."""
 
 import base64
 import hashlib

@@ -18,7 +18,7 @@ def level_of(value: float | None, maximum: float, limit: float | None = None) ->
 
 
 def decoded(png: bytes) -> tuple[int, int, bytes, dict[bytes, bytes]]:
-    """Width, height, pixel bytes and chunks of an 8-bit palette PNG; checks every chunk's CRC."""
+    """Return the width, height, pixel bytes and chunks of an 8-bit palette PNG; check every chunk's CRC."""
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     chunks, at = {}, 8
     while at < len(png):

@@ -1,4 +1,4 @@
-"""Answers of an app in the same process arrive as they are made, and the app learns when nobody listens any more."""
+"""Answers of an app in the same process arrive as they are made, and the app learns when its client has left."""
 
 import asyncio
 from typing import Any

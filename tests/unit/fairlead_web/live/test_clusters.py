@@ -1,4 +1,4 @@
-"""Other clusters as they are seen from here: each with its own token, none holding the others up, none forgotten."""
+"""Other clusters, seen from this one: each has its own token, none delays the others, none is forgotten."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -44,7 +44,7 @@ class Clock:
 def looking(
     tmp_path: Path, clock: Clock, transports: dict[str, httpx.AsyncBaseTransport], tokens: tuple[str, ...] = ("berlin", "tokyo")
 ) -> Clusters:
-    """Clusters whose addresses lead to these transports."""
+    """Return clusters whose addresses lead to these transports."""
     for name in tokens:
         (tmp_path / name).write_text("viewer-token\n")
     settings = ClusterSettings(clusters=(BERLIN, TOKYO), tokens_dir=str(tmp_path))
@@ -202,7 +202,7 @@ async def pools_of(at: httpx.AsyncBaseTransport) -> dict[str, Any]:
     "value", [10**400, -(10**30), 1e300, "x" * 100_000, "0001-01-01T00:00:00+14:00", "2026-01-01T00:00:00", None, [], {}]
 )
 async def test_a_value_that_cannot_be_shown_is_a_trouble_and_the_page_has_the_rest(tmp_path: Path, value: object) -> None:
-    """Each field of a pool has the value once; whatever fits its type is judged, and the pools before stay."""
+    """Each field of a pool has the value once. Whatever fits its type is judged, and the previous pools stay."""
     clock = Clock()
     _, at_one = fake(clock)
     document = await pools_of(at_one)

@@ -1,4 +1,4 @@
-"""One rendering for many: who shares, who does not, and whose failure it is."""
+"""One rendering for many viewers: who shares it, who does not, and to whom a failure is reported."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""All tabs of a page are rendered in the same rounds, however unevenly they hear of what happened."""
+"""All tabs of a page are rendered in the same rounds, however unevenly events reach them."""
 
 import gc
 

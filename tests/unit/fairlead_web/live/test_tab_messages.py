@@ -1,4 +1,4 @@
-"""What a tab is sent: whole events with the fields that its page reads, and the parts that it does not have yet."""
+"""Messages to a tab: whole events with the fields that its page reads, and the parts that it does not have yet."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Who opens a page goes before what open pages are sent, and never for longer than a moment."""
+"""Opening a page takes precedence over updates of open pages, and delays them only for a moment."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
@@ -11,7 +11,7 @@ from fairlead_web.live.turns import AT_ONCE, PATIENCE_SECONDS, Turns
 
 
 class Work:
-    """Pieces of work that last until `end` is set, and how many are under way."""
+    """Pieces of work that last until `end` is set, and the number that runs."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -29,7 +29,7 @@ class Work:
 
 
 async def settle() -> None:
-    """Let everybody go on who waits for no time to pass."""
+    """Let all tasks run that wait for no time to pass."""
     for _ in range(20):
         await asyncio.sleep(0)
 

@@ -77,7 +77,7 @@ async def test_the_pages_of_a_table_have_each_cell_once(monkeypatch: pytest.Monk
     async with visitor() as operator:
 
         async def shown(path: str) -> tuple[list[str], list[str], dict[str, str]]:
-            """The columns and rows of a page, and where its buttons lead."""
+            """Return the columns and rows of a page, and the targets of its buttons."""
             panel = (await operator.http.get(path)).text.split('id="h-table"', 1)[1].split("</table>", 1)[0]
             columns = re.findall(r'<th scope="col" class="num">([^<]+)</th>', panel)
             rows = re.findall(r'<th scope="row">\s*<a [^>]*>([^<]+)<', panel)

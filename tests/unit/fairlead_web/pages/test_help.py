@@ -1,4 +1,4 @@
-"""The words of the page Help are those of the pools and of the other pages."""
+"""The page Help names every mode of early rejection, and uses the terms of the other pages."""
 
 from fairlead.tables import EARLY_REJECTION_MODES
 from fairlead_web.pages.help import GLOSSARY

@@ -16,8 +16,9 @@ LIST = "/pools/default/chat/instances"
 
 
 def grown(one: Visitor, monkeypatch: pytest.MonkeyPatch, count: int = 256) -> list[str]:
-    """The names of a pool's many instances; number 200 is lost, number 230 has most to prefill, both on a node of its
-    own.
+    """Return the names of a pool's many instances.
+
+    Number 200 is lost, number 230 has most to prefill, and each is on a node of its own.
     """
     serving = replace(one.fake.world.instances(CHAT)[0], state=InstanceState.SERVING, reason="Ready", pending_prefill_tokens=7)
     found = [replace(serving, id=f"chat-{number:03}", node=f"node-{number // 10}") for number in range(count)]

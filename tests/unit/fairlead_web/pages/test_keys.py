@@ -1,4 +1,4 @@
-"""The page of gateway keys: a secret is shown once, what was typed stays, and viewers only look."""
+"""The page of gateway keys: a secret is shown once, typed values stay, and viewers cannot change anything."""
 
 import re
 from dataclasses import replace
@@ -115,7 +115,7 @@ async def test_a_key_beyond_the_first_page_is_edited_on_its_page() -> None:
 
 
 def opened_form(page: str) -> dict[str, str]:
-    """The values of the form in which a key is edited, hidden ones too, as a browser would send them."""
+    """Return the values of the form that edits a key, including hidden ones, as a browser would send them."""
     form = page.split('id="h-edit"', 1)[1].split("</form>", 1)[0]
     inputs = [re.sub(r"\s+", " ", one) for one in re.findall("<input [^>]*>", form)]
     named = {re.search('name="([^"]*)"', one)[1]: one for one in inputs if "checkbox" not in one or " checked" in one}  # type: ignore[index]  # each input has a name

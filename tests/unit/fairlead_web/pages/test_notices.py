@@ -1,4 +1,4 @@
-"""`/notices`: an admin makes, tests and deletes webhooks; nobody sees an address or a secret again."""
+"""`/notices`: an admin makes, tests and deletes webhooks; addresses and secrets are never shown again."""
 
 from fairlead_testing.running.web_client import visitor
 

@@ -1,4 +1,4 @@
-"""All pools' migrations at once."""
+"""The page that pauses the migrations of all pools at once."""
 
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE
 from fairlead_testing.running.web_client import visitor

@@ -1,4 +1,6 @@
-"""Planning another number of replicas and applying it: what a plan promises, and when the server refuses it."""
+"""Planning another number of replicas and applying it: a plan's promises, and the cases in which the server refuses
+it.
+"""
 
 import re
 from dataclasses import replace

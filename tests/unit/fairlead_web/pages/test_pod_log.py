@@ -1,4 +1,4 @@
-"""The log of an instance: its end, a search, the container before, and why there is none."""
+"""The log of an instance: its end, a search, the previous container, and the reason if there is none."""
 
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import visitor

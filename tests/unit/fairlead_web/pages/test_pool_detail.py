@@ -1,4 +1,4 @@
-"""The page of one pool: what its policy is told."""
+"""The page of one pool: the data that its policy is given."""
 
 import html
 import re

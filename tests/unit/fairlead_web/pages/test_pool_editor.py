@@ -1,4 +1,4 @@
-"""A pool's spec as text: checked, planned, refused with everything typed still there."""
+"""A pool's spec as text: checked, planned, and kept as typed when it is refused."""
 
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_testing.running.web_client import visitor

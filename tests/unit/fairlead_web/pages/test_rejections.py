@@ -1,4 +1,4 @@
-"""The page about those who were refused."""
+"""The page about refused requests."""
 
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import visitor

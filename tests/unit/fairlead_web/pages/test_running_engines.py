@@ -1,4 +1,4 @@
-"""The pages of a pool whose engines run already: they offer nothing that nobody here can do."""
+"""The pages of a pool whose engines were started by others: they offer no action that Fairlead cannot do."""
 
 import re
 from collections.abc import AsyncIterator

@@ -63,7 +63,7 @@ async def test_a_decision_that_went_by_another_session_than_its_client_named_say
 
 
 def of_keys(found: Sequence[SessionSummary]) -> list[SessionSummary]:
-    """The sessions, of which the first of the pool chat are those of two keys with one name, and of one key alone."""
+    """Return the sessions; the first ones of the pool chat belong to two keys with one name, and to one key alone."""
     one, two, three, *rest = sorted(found, key=lambda each: each.pool != CHAT)
     named = {"chat-1@1f2e3d4c5b6a7988": "team a", "chat-1@8897a6b5c4d3e2f1": "8897a6b5c4d3e2f1", "alone@1f2e3d4c5b6a7988": "team <b>"}
     changed = [replace(each, session=name, key=key) for each, (name, key) in zip((one, two, three), named.items(), strict=True)]

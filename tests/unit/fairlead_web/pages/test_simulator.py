@@ -15,7 +15,7 @@ POOL = "/pools/default/chat/simulator"
 
 
 async def simulated(one: Visitor, looks: int = 3, **fields: str) -> str:
-    """Asks for a simulation and looks at it until it is done; its path."""
+    """Ask for a simulation, poll it until it is done, and return its path."""
     answer = await one.submit(POOL, page=POOL, **{"policy": "now", "lines": "fairlead\nleast-loaded", "rates": "1 2", **fields})
     assert answer.status_code == 303, answer.text
     path = answer.headers["location"].partition("?")[0]

@@ -1,4 +1,4 @@
-"""The stream of a page: what changed comes with the event that changed it, once rendered for all."""
+"""The stream of a page: a change arrives with the event that made it, rendered once for all viewers."""
 
 import asyncio
 import json
@@ -18,12 +18,12 @@ from fairlead_web.live.api_connections import streaming
 from fairlead_web.pages import streams
 
 PARTS = "totals=state cards=state,membership migrations=migrations as-of=state none-such=state"
-"""None goes by `tick`: how much time passes does not matter here."""
+"""Parts of a page that are updated by events, not by `tick`, so that time does not matter here."""
 
 
 @pytest.fixture(autouse=True)
 def hears_before_it_opens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fake greets at once: what is pushed after a page's stream has opened reaches it."""
+    """Let the fake greet at once, so that events pushed after a page's stream has opened reach it."""
     monkeypatch.setattr(streams, "FIRST_EVENT_SECONDS", PATIENCE_SECONDS)
 
 

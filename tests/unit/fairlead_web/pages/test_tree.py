@@ -1,4 +1,4 @@
-"""The page of a tree: it says what it leaves out, and stays small however much a tree did."""
+"""The page of a tree: it says which parts it leaves out, and stays small however large a tree is."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The test request: from the pool's page, with answer, headers and decision beside; a refusal keeps what was typed."""
+"""The test request on the pool's page, with answer, headers and decision; a refusal keeps the typed values."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,7 +44,7 @@ async def test_a_viewer_sees_why_it_cannot_send() -> None:
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, headers: Sequence[tuple[str, str]]) -> None:
-    """Has each test request answered with these headers, and with a decision that no router has reported yet."""
+    """Let each test request be answered with these headers, and with a decision that no router has reported yet."""
 
     async def answer(*_: object) -> TrialAnswer:
         given: TrialAnswer = example(TrialAnswer)

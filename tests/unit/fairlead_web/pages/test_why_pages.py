@@ -1,4 +1,4 @@
-"""Pages that answer why: of a decision, a migration, a session and an instance."""
+"""Pages that explain a decision, a migration, a session and an instance."""
 
 from dataclasses import replace
 from datetime import timedelta

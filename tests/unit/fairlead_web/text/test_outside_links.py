@@ -1,4 +1,6 @@
-"""Links to other tools: patterns are checked at the start, filled where all is known, and lead only where they say."""
+"""Links to other tools: patterns are checked at the start, filled where all values are known, and lead where they
+say.
+"""
 
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, quote, urlsplit

@@ -1,4 +1,4 @@
-"""Lists that a page takes in whole or as far as it may, and pages of a list that is known."""
+"""Lists that a page reads completely or up to a limit, and pages of a list that is already read."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from fairlead_web.text.paging import first_of, part_of
 
 
 class Numbers:
-    """The numbers up to `count`, 100 to a page as the API gives them; `cursors` are those that were asked for."""
+    """The numbers up to `count`, 100 to a page as the API gives them; `cursors` are the cursors of the calls."""
 
     def __init__(self, count: int, total: int | None = None) -> None:
         self._count = count

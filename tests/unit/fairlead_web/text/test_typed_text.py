@@ -1,4 +1,4 @@
-"""What people type into forms, read as numbers."""
+"""Text that people type into forms is read as numbers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Selectors against a plain reading of what they mean."""
+"""Selectors, compared with a plain implementation of their definition."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ operations = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["put", 
 
 
 def perform(store: Store, chosen: list[tuple[str, str, str]]) -> list[int]:
-    """Runs the operations; returns the resource version after each."""
+    """Run the operations; return the resource version after each."""
     versions = []
     for number, (name, operation, app) in enumerate(chosen):
         existing = store.get("configmaps", "d", name)

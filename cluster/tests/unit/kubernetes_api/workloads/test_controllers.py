@@ -1,4 +1,4 @@
-"""Controllers over a store, in virtual time: what only time brings, what fails, and how few objects they look at."""
+"""Controllers over a store, in virtual time: timed actions, failures, and the number of objects that they read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Cluster:
         return [one.object for one in self.resources.store.list("pods")]
 
     def settle(self) -> int:
-        """How many looks it took."""
+        """Let the controllers act until nothing is left to do; return the number of looks."""
         looks = 0
         while self.controllers.step():
             looks += 1
@@ -70,7 +70,7 @@ class Cluster:
         return looks
 
     def pass_time(self, seconds: float) -> int:
-        """Let time pass, second by second; how many looks were taken."""
+        """Let time pass, second by second; return the number of looks."""
         looks = 0
         for _ in range(int(seconds)):
             self.now += timedelta(seconds=1)

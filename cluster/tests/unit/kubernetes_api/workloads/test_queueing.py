@@ -1,4 +1,4 @@
-"""Keys wait for their turn, each once, and failures wait longer each time."""
+"""Keys wait in a queue, each once, and after each failure for longer."""
 
 from __future__ import annotations
 

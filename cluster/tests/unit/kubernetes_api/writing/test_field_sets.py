@@ -64,7 +64,7 @@ def manager(name: str, operation: str = APPLY) -> Manager:
 
 
 def plain(value: Any) -> Any:
-    """Without regard to the order of keyed lists and sets."""
+    """Return the value without regard to the order of keyed lists and sets."""
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, list) and value and isinstance(value[0], dict):

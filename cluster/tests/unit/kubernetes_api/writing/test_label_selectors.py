@@ -1,4 +1,4 @@
-"""The label selectors of built-in kinds are checked before they are stored: whoever follows objects reads them."""
+"""The label selectors of built-in kinds are checked before they are stored, because controllers read them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def kind(resources: Resources, group: str, plural: str) -> ResourceKind:
 
 
 def faults(resources: Resources, group: str, plural: str, spec: dict[str, Any]) -> list[tuple[str, str]]:
-    """Field and message of each fault with which an object of this spec is refused."""
+    """Return the field and message of each fault for which an object of this spec is refused."""
     with pytest.raises(Invalid) as refusal:
         resources.create(kind(resources, group, plural), "d", {"metadata": {"name": "a"}, "spec": spec}, OPTIONS)
     assert refusal.value.details is not None

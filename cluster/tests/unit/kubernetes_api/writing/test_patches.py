@@ -1,4 +1,4 @@
-"""Patches as functions: what merges, what is replaced, and the laws they keep."""
+"""Patches as functions: members merged, members replaced, and laws that hold for any patch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def difference(old: Any, new: Any) -> Any:
-    """The merge patch that leads from `old` to `new`; neither may hold nulls in its maps."""
+    """Return the merge patch from `old` to `new`; neither may hold nulls in its maps."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     patch: dict[str, Any] = {key: None for key in old if key not in new}

@@ -1,5 +1,5 @@
-"""The public API in memory, over a made-up world: HTTP by noun, composed in `app`.
+"""The public API in memory, over a made-up world. Each module has the endpoints of a noun; `app` composes them.
 
-It must not answer what the real API does not: `tests/contract/public_api` holds both to the same cases. Its danger:
-a page that only works against the fake.
+It must not give answers that the real API does not give: `tests/contract/public_api` runs the same cases against fake
+and real API. Its danger: a page that works only against the fake.
 """

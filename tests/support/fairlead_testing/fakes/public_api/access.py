@@ -1,4 +1,4 @@
-"""Who may ask: tokens, login links and sessions, and the role an endpoint needs."""
+"""Authentication and authorization: tokens, login links and sessions, and the role that an endpoint needs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,15 +41,16 @@ from fairlead_web.text.time_ranges import parse_range
 USED = GatewayKeyTotals(
     requests=18_204, prompt_tokens=41_300_512, output_tokens=2_950_077, refused={"key-expired": 3, "rejected-key-requests": 120}
 )
-"""What the fake's used keys were used for in the last 24 hours."""
+"""Requests and tokens of each used key in the last 24 hours."""
 KEYS = (
     (HOSTILE, (), None, 50),
     ("search", ("default/chat",), 600, -1),
     ("migration-of-the-billing-service", ("default/chat",), 120_000, 50),
     ("nightly-batch", (), None, 50),
 )
-"""Name, pools, requests a minute and days until the end of each key: the second was revoked, the third has nearly used
-up its budget, the fourth has.
+"""Name, pools, requests a minute and remaining days of each key.
+
+The second key is revoked. The third has nearly used up its budget, the fourth has used up all of it.
 """
 
 
@@ -108,7 +109,7 @@ class Access:
         ]
 
     def guard(self, endpoint: Endpoint, role: AccessRole = AccessRole.VIEWER) -> Endpoint:
-        """`endpoint` for those whose role reaches `role`."""
+        """Return an endpoint that calls `endpoint` if the caller's role reaches `role`, and answers 403 otherwise."""
 
         async def handle(request: Request) -> Response:
             identity = self.identity(request)

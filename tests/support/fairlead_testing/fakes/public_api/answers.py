@@ -1,4 +1,6 @@
-"""What answers look like: JSON, pages of lists, CSV, problem documents, and examples where nobody made data."""
+"""The forms of answers: JSON, pages of lists, CSV and problem documents, and examples for paths without made-up
+data.
+"""
 
 import csv
 import io
@@ -19,11 +21,11 @@ from fairlead_testing.builders.wire_examples import example
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Source = Callable[[Request], Sequence[Any]]
-"""The items of a list that a request asks for, all pages together."""
+"""A function that returns the items of a list that a request asks for, of all pages together."""
 
 
 class Refusal(Exception):
-    """A request that gets a problem document."""
+    """An error because of which a request gets a problem document."""
 
     def __init__(
         self,
@@ -60,7 +62,9 @@ def as_json(value: object, status: int = 200) -> Response:
 
 
 def list_routes(path: str, source: Source, guard: Callable[[Endpoint], Endpoint]) -> list[Route]:
-    """A list in its three forms: a page of it at `path`, all of it at `path`.json and `path`.csv."""
+    """Return the routes of a list in its three forms: a page of it at `path`, the whole list at `path`.json and
+    `path`.csv.
+    """
     return [
         Route(path, guard(_paged(source)), methods=["GET"]),
         Route(f"{path}.json", guard(_whole(source)), methods=["GET"]),
@@ -69,7 +73,9 @@ def list_routes(path: str, source: Source, guard: Callable[[Endpoint], Endpoint]
 
 
 def document_routes(path: str, endpoint: Endpoint, member: str, guard: Callable[[Endpoint], Endpoint]) -> list[Route]:
-    """An answer in its three forms: at `path` and `path`.json, and the rows of one of its members at `path`.csv."""
+    """Return the routes of a document in its three forms: JSON at `path` and `path`.json, the rows of its `member` at
+    `path`.csv.
+    """
 
     async def table(request: Request) -> Response:
         rows = json.loads(bytes((await endpoint(request)).body))[member]
@@ -82,7 +88,7 @@ def document_routes(path: str, endpoint: Endpoint, member: str, guard: Callable[
 
 
 def one_of(source: Callable[[], Sequence[Any]]) -> Endpoint:
-    """The item whose id the path names."""
+    """Return an endpoint that answers the item whose id the path names, or 404."""
 
     async def handle(request: Request) -> Response:
         wanted = request.path_params["id"]
@@ -95,7 +101,9 @@ def one_of(source: Callable[[], Sequence[Any]]) -> Endpoint:
 
 
 def example_of(kind: Any) -> Endpoint:
-    """An example of the path's type, so that a new page can be opened before anybody makes data for it."""
+    """Return an endpoint that answers an example of the type `kind`, so that a new page can be opened before it has
+    data.
+    """
 
     async def handle(_: Request) -> Response:
         return as_json(example(kind))

@@ -1,9 +1,9 @@
-"""The public API as an ASGI app over a made-up `World`: paging, filters, CSV, plans with state, sessions with roles, a
+"""The public API as an ASGI app over a made-up `World`: paging, filters, CSV, stateful plans, sessions with roles, a
 live stream.
 
-It answers what `tests/contract/public_api` holds it and the real API to, so that the web UI can be tested without
-Postgres. A path of the real API that nobody has made data for answers an example of its type. Tokens: `viewer-token`,
-`operator-token`, `admin-token`; one-time login tokens are in `login_links`.
+The web UI can be tested with it without Postgres. `tests/contract/public_api` runs the same cases against it and the
+real API. At a path of the real API for which there is no made-up data, it answers an example of the path's type.
+Tokens: `viewer-token`, `operator-token`, `admin-token`; one-time login tokens are in `login_links`.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,8 +41,8 @@ ROOT = Path(__file__).parents[5]
 class FakePublicApi:
     """State and endpoints.
 
-    `broken` holds path fragments that answer 503; `requests` logs (method, path); `stale_seconds` marks answers as
-    remembered.
+    Paths that contain a fragment in `broken` answer 503. `requests` logs (method, path). `stale_seconds` is the age
+    that answers give themselves, as if they came from a cache.
     """
 
     def __init__(self, world: World, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -113,7 +113,9 @@ async def _document(_: Request) -> Response:
 
 
 def _check_parameters(path: str, request: Request) -> None:
-    """Refuses what the real API refuses, so that no page sends more than that takes."""
+    """Refuse query parameters that the real API refuses, so that no page sends parameters which the real API does not
+    take.
+    """
     method = "GET" if request.method == "HEAD" else request.method
     try:
         check_parameters(public_parameters()[template(path), method], request)

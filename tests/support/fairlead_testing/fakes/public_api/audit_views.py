@@ -1,4 +1,6 @@
-"""Saved views of the audit log: one of an operator for all, whose name is hostile, and one of the viewer alone."""
+"""Saved views of the audit log: an operator's view for everybody, with a hostile name, and a view of the viewer
+alone.
+"""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace

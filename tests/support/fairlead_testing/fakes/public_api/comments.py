@@ -1,4 +1,4 @@
-"""Comments: one of an operator on the last hour of a pool, in hostile words, and what tests add."""
+"""Comments: an operator's comment on the last hour of a pool, in hostile words, and the comments that tests add."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

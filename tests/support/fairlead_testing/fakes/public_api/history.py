@@ -38,7 +38,7 @@ FILTER_WORDS: dict[str, type[StrEnum]] = {
     "controller": Controller,
     "verdict": Verdict,
 }
-"""Filters that take one of a few words."""
+"""The filters whose values must be words of an enumeration."""
 
 
 class History:
@@ -92,7 +92,7 @@ class History:
         return as_json(SessionDetail(session=found, history=self._world.history(found)))
 
     def _named(self, request: Request) -> str:
-        """The identity of the session that the path names."""
+        """Return the identity of the session that the path names."""
         pool, wanted = pool_named(request), request.path_params["session"]
         own = [one for one in self._world.sessions() if one.pool == pool]
         found = [one for one in own if name_of(one.session) == wanted]

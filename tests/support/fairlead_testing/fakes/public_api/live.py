@@ -1,4 +1,4 @@
-"""The live stream: events for every open one, a bound on how many are open, and an end for all."""
+"""The live stream: events for every open stream, a maximum of open streams, and an end for all."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -12,7 +12,7 @@ from fairlead_testing.fakes.public_api.answers import Endpoint
 
 
 class LiveStreams:
-    """Above `limit` open streams, another is told to poll."""
+    """The open live streams. If `limit` streams are open, a new stream gets the event `poll` and nothing else."""
 
     def __init__(self, limit: int = 3) -> None:
         self.limit = limit

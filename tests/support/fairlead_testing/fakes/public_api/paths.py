@@ -1,4 +1,4 @@
-"""The paths of the real API, which the fake must have and may not add to."""
+"""The GET paths of the real API: the fake must have all of them, and no other."""
 
 import re
 from collections.abc import Iterator
@@ -18,21 +18,26 @@ from fairlead_api.settings import Settings
 
 @cache
 def public_paths() -> dict[str, Any]:
-    """Every path below /v1 that the real API reads from, with the type of its answer (None where it is not JSON).
+    """Return every GET path below /v1 of the real API with the type of its answer (None if it is not JSON).
 
-    It needs no database for that.
+    It needs no database.
     """
     return {one.path: one.response_model for one in _public_routes() if "GET" in (one.methods or ())}
 
 
 @cache
 def public_parameters() -> dict[tuple[str, str], dict[str, bool]]:
-    """By path, its names left out, and method: the query parameters that the real API takes, whether several times."""
+    """Return the query parameters of the real API by path template and method. A parameter is true if it may be
+    repeated.
+    """
     return {(template(one.path), method): parameters_of(one) for one in _public_routes() for method in one.methods or ()}
 
 
 def refused_value(path: str, request: Request, method: str) -> tuple[str, str] | None:
-    """The first query parameter of a request whose value the real API refuses, and why; `path` as of `template`."""
+    """Return the first query parameter whose value the real API refuses, with the reason; None if it refuses none.
+
+    `path` is a path template as `template` makes it.
+    """
     for dependant in _dependants()[path, method]:
         _, errors = request_params_to_args(dependant.query_params, request.query_params)
         for error in errors:
@@ -58,9 +63,9 @@ def _public_routes() -> list[APIRoute]:
 
 
 def unmade_paths(routes: list[Route]) -> dict[str, Any]:
-    """The real API's paths that `routes` lack, with the types of their answers.
+    """Return the GET paths of the real API that `routes` do not have, with the types of their answers.
 
-    An AssertionError names the paths that `routes` read from and the real API has not.
+    Raises AssertionError if `routes` have a GET path that the real API does not have.
     """
     made = {template(route.path) for route in routes}
     real = {template(path) for path in public_paths()}
@@ -70,5 +75,5 @@ def unmade_paths(routes: list[Route]) -> dict[str, Any]:
 
 
 def template(path: str) -> str:
-    """The path without the names of its parts."""
+    """Return the path with `{}` for each of its parameters."""
     return re.sub(r"\{[^}]*\}", "{}", path)

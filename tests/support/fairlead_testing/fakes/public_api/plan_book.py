@@ -1,4 +1,4 @@
-"""The fake public API's plans: made with an effect, kept by id, their changes beside them."""
+"""The plans of the fake public API, by id: each with its effect and its changes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +26,7 @@ from fairlead_testing.fakes.public_data.world import World
 
 
 class WorldCluster:
-    """Reads the objects of a world, as plans read those of the cluster. Implements `plans.objects.ObjectReader`."""
+    """Reads the objects of a world, as plans read objects of the cluster. Implements `plans.objects.ObjectReader`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -76,9 +76,9 @@ def _object(spec: dict[str, Any], **more: Any) -> ClusterObject:
 
 
 class PlanBook:
-    """Plans over a world; `applied` lists what was carried out, in order.
+    """The plans over a world. `applied` lists the ids of applied plans in order.
 
-    `changes` are the merge patches of the spec there and back.
+    `changes` has two merge patches of the spec for each plan: the patch that applies it and the patch that undoes it.
     """
 
     def __init__(self, world: World, clock: Callable[[], datetime]) -> None:
@@ -90,11 +90,11 @@ class PlanBook:
         self.applied: list[str] = []
 
     def make(self, pool: str, replicas: int, who: str) -> Plan:
-        """A new open plan for so many replicas."""
+        """Make an open plan of this many replicas."""
         return self.plan(pool, PlanKind.SCALE, {"replicas": replicas}, who)
 
     def propose(self, pool: str, replicas: int, because: str) -> Plan:
-        """A new proposal of so many replicas."""
+        """Make a proposal of this many replicas."""
         made = self.make(pool, replicas, PROPOSER)
         proposal = Proposal(because=because, request=PlanRequest(kind=PlanKind.SCALE, replicas=replicas))
         self.plans[made.id] = replace(made, proposal=proposal, expires_at=self.clock() + timedelta(days=1))
@@ -112,8 +112,10 @@ class PlanBook:
         session: tuple[str, str | None] | None = None,
         undo_of: str | None = None,
     ) -> Plan:
-        """A new open plan for a merge patch of the spec, of an instance's annotations, of the file's `engines`, or of a
-        session and its home; one of kind `delete` takes all of the spec away.
+        """Make an open plan of `change`: a merge patch of the spec or of an instance's annotations.
+
+        `engines` is the change of a file's engines, `session` a session with its new home. A plan of kind `delete`
+        removes the whole spec.
         """
         path: tuple[str, ...] = ("metadata", "annotations") if instance else ("spec",)
         before = self.world.annotations(instance) if instance else {} if kind is PlanKind.CREATE else self.world.spec(pool)
@@ -148,14 +150,14 @@ class PlanBook:
         return plan
 
     def of_change(self, pool: str, asked: PlanRequest, change: Change, who: str) -> Plan:
-        """A new open plan for a change that a kind of plan found."""
+        """Make an open plan of a change that a plan kind computed from a request."""
         session = (asked.session, change.part.get("instance")) if asked.session is not None else None
         instance = asked.instance if change.target.kind.is_instance else None
         engines = change.part[ENGINES] if change.target.kind is TargetKind.ENGINES else None
         return self.plan(pool, asked.kind, change.patch, who, instance=instance, engines=engines, session=session)
 
     def carry_out(self, plan: Plan) -> None:
-        """The world after the plan."""
+        """Change the world as the plan says."""
         self.applied.append(plan.id)
         change, _ = self.changes[plan.id]
         if plan.kind in {PlanKind.ENGINES, PlanKind.DELETE, PlanKind.MOVE, PlanKind.UNPIN, PlanKind.CREATE}:
@@ -174,7 +176,9 @@ class PlanBook:
 
 
 def _scaling(pool: str, before: int, replicas: int) -> PlanEffect:
-    """More than two instances fewer, or none left, is heavy."""
+    """Return the effect of a new number of replicas. A plan is heavy if it removes more than two instances or leaves
+    none.
+    """
     names, removed = INSTANCES[pool], max(0, before - replicas)
     heavy = replicas == 0 or removed > 2
     return PlanEffect(

@@ -1,4 +1,4 @@
-"""Plans over HTTP: made, shown, applied and undone; `PlanBook` keeps them."""
+"""Plans over HTTP: they are made, shown, applied and undone here, and kept in `PlanBook`."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Pools: lists of them and of what belongs to them, details, and heatmaps."""
+"""Pools: lists of pools and of their parts, details, and heatmaps."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -49,7 +49,7 @@ POOL = "/v1/pools/{namespace}/{name}"
 
 
 def pool_named(request: Request) -> str:
-    """The pool of the path, namespace/name."""
+    """Return the pool that the path names, as namespace/name. Raises Refusal if it does not exist."""
     name = f"{request.path_params['namespace']}/{request.path_params['name']}"
     if name not in INSTANCES:
         raise Refusal(404, "No such pool", f"There is no pool {name}.", remedy="The list of pools has those that exist.")
@@ -155,16 +155,16 @@ class Pools:
         return as_json(PodEvents(instance=request.path_params["instance"], events=[event]))
 
     async def _bounds(self, request: Request) -> Response:
-        """Prefill and decode, of which a schedule decides the SLO and nothing the ratio."""
+        """Answer the bounds of prefill and decode. A schedule decides the SLO, and no schedule decides the ratio."""
         roles = [replace(example(BoundsAt), role=role, schedule=None) for role in (Role.PREFILL, Role.DECODE)]
         return as_json(replace(example(InForceAt), pool=pool_named(request), roles=roles, deciding={"slo": ["night"]}))
 
     async def _forecast(self, request: Request) -> Response:
-        """That of five weeks of office hours."""
+        """Answer the forecast of a pool with five weeks of office hours."""
         return as_json(office_forecast(pool_named(request), self._clock()))
 
     async def _schedule(self, request: Request) -> Response:
-        """One that the pool's spec declares, else an example."""
+        """Answer the schedule of this name from the pool's spec, or an example if the spec has no such schedule."""
         pool, name = (request.path_params[one] for one in ("pool", "name"))
         pool, now = f"{request.path_params['namespace']}/{pool}", self._clock()
         declared = parse_spec(self._world.spec(pool)).scaling.schedules
@@ -176,7 +176,7 @@ class Pools:
         return as_json(replace(detail, schedule=listed))
 
     async def _engine(self, request: Request) -> Response:
-        """A real one, with a fit."""
+        """Answer the facts of a real engine that has a fit."""
         return as_json(replace(example(PoolEngine), pool=pool_named(request), is_simulated=False))
 
     async def _pool_detail(self, request: Request) -> Response:
@@ -273,7 +273,7 @@ class Pools:
         return as_json(objectives.other(self._clock(), pool, ttft, tpot, float(query.get("percentile", objectives.GOAL))))
 
     async def _predictor(self, request: Request) -> Response:
-        """The first pool learns; the others' policies do not."""
+        """Answer the models of the first pool, whose policy learns; the policies of other pools have no models."""
         pool = pool_named(request)
         policy = self._world.pool(pool).policy
         learns = pool == str(self._world.pools_known[0])
@@ -291,7 +291,7 @@ class Pools:
         return as_json(self._world.heatmap(pool, metric, chosen.start, chosen.end, columns, **wanted))
 
     async def _differences(self, request: Request) -> Response:
-        """By the API's own rules, of the decisions made up."""
+        """Answer the differences between made-up decisions, computed by the API's own rules."""
         query, pool = request.query_params, pool_named(request)
         rest = query.get("rest_from", "now-1h"), query.get("rest_to", "now")
         try:
@@ -303,7 +303,7 @@ class Pools:
         return as_json(differences(region, SeenRequests(seen=[_seen(one) for one in decided], nodes=nodes, revisions=[])))
 
     async def _explanation(self, request: Request) -> Response:
-        """What the API would say of the made-up load: its own arrangement of what `loads` makes up."""
+        """Answer the explanation of a made-up load, computed by the API's own code from the values of `loads`."""
         query, pool, name = request.query_params, pool_named(request), request.path_params["instance"]
         if name not in INSTANCES[pool]:
             raise Refusal(404, "No such instance", f"There is no instance {name}.")

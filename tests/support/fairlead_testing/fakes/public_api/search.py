@@ -1,4 +1,4 @@
-"""Search of the made-up world."""
+"""Search in the made-up world."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""Numbers over time and what happened, of all pools, of a pool and of an instance."""
+"""Series of numbers and annotations, for all pools, for a pool and for an instance."""
 
 from collections.abc import Callable
 from datetime import datetime

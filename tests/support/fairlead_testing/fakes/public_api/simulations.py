@@ -1,4 +1,4 @@
-"""Simulations over HTTP: each look at one brings it further, and the same request gives the same numbers."""
+"""Simulations over HTTP. Each read of a simulation advances it, and equal requests give equal numbers."""
 
 import hashlib
 from collections.abc import Callable
@@ -32,7 +32,7 @@ AT_WORK = (SimulationState.QUEUED, SimulationState.RUNNING)
 
 
 class SimulationsOfPools:
-    """`looks`: so many reads of a simulation until it is done."""
+    """The simulations of all pools. A simulation is done after `looks` reads."""
 
     def __init__(self, book: PlanBook, access: Access, clock: Callable[[], datetime]) -> None:
         self._book = book
@@ -62,7 +62,7 @@ class SimulationsOfPools:
         return as_json(self._made(pool, asked, self._access.identity(request).subject), 202)
 
     def simulated(self, pool: str, asked: SimulationRequest) -> Simulation:
-        """A simulation that is done already."""
+        """Make a simulation that is done already."""
         made = self._made(pool, asked, "ada")
         done = self.known[made.id] = _done(replace(made, done=made.total or 0), self._clock())
         return done

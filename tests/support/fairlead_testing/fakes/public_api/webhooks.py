@@ -18,7 +18,7 @@ from fairlead_testing.fakes.public_data.loads import HOSTILE
 
 
 class Webhooks:
-    """Two webhooks: one that works, and one whose receiver is away."""
+    """Two webhooks: one works, and the receiver of the other is unreachable."""
 
     def __init__(self, access: Access, clock: Callable[[], datetime]) -> None:
         self._access = access

@@ -1,4 +1,4 @@
-"""What the made-up pools' figures say to `fairlead.advice`, and how the pools did over a range."""
+"""The situations of the made-up pools for `fairlead.advice`, and their trends over a range."""
 
 import math
 from collections.abc import Iterable
@@ -25,7 +25,10 @@ SPEED = 1000.0
 
 
 def situation(pool: PoolSummary, instances: list[InstanceSummary], conditions: list[PoolCondition]) -> PoolSituation:
-    """A pool whose requests are spread evenly; one that is out of its SLO gets half as much work again as it can do."""
+    """Return the situation of a pool whose requests are spread evenly.
+
+    If the pool misses its SLO, it gets one and a half times the work that its instances can do.
+    """
     judged = 0 if pool.attainment is None else round((pool.requests_per_second or 0.0) * WINDOW)
     of_each = [judged // len(instances)] * len(instances)
     late = pool.attainment is not None and pool.attainment * 100 < pool.slo_percentile
@@ -65,7 +68,7 @@ def _served(judged: int, pool: PoolSummary) -> Served:
 
 
 def _simulated(pool: PoolSummary) -> Simulated:
-    """Twice the instances serve enough."""
+    """Return a simulation's result: twice as many instances are enough for the SLO."""
     goal, before = pool.slo_percentile / 100, pool.attainment or 0.0
     enough = Tried(value=2.0 * pool.serving, attainments=(0.97, 0.98), fewer=0.99, more=0.95)
     return Simulated(
@@ -101,7 +104,9 @@ def _signals(work: float, pool: PoolSummary) -> PoolSignals:
 
 
 def trends(start: datetime, end: datetime, pools: Iterable[tuple[PoolSummary, RangeFigures]], instances: int) -> Trends:
-    """Thirty steps; pools have the attainment of now, but for some noise, and nothing in the first two steps."""
+    """Return trends of thirty steps: pools have their present attainment with some noise, and no data in the first two
+    steps.
+    """
     steps = 30
     step_seconds = max(60, math.ceil((end - start).total_seconds() / steps / 60) * 60)
     found = [_trend(pool, steps, step_seconds, figures) for pool, figures in pools]

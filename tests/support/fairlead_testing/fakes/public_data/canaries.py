@@ -1,4 +1,4 @@
-"""A made-up canary: a step that passed, and one that waits with a slower time to first token."""
+"""A made-up canary: its first step passed, and its second waits with a slower time to first token."""
 
 from datetime import datetime, timedelta
 
@@ -7,7 +7,7 @@ from fairlead_client.resources.canaries import Canary, CanaryEstimate, CanaryLoo
 
 
 def made_up_canary(pool: str, now: datetime) -> Canary:
-    """Two steps of the pool's canary."""
+    """Return the pool's canary with its two steps."""
     passed = _look(now - timedelta(minutes=20), StepVerdict.GO, "nothing is worse by more than is allowed", 0.01)
     waits = [
         _look(now - timedelta(minutes=one), StepVerdict.WAIT, "no verdict on the time to first token after 90 pairs", 0.04)

@@ -1,4 +1,4 @@
-"""A made-up cost report, divided by the product's own rule."""
+"""A made-up cost report, divided among groups by the product's own code."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -21,7 +21,10 @@ NAMES = {
 
 
 def report(by: CostGroup, start: datetime, end: datetime) -> CostReport:
-    """Three instances of the role both, busy for a third of the range, at a measured price in its first hour."""
+    """Return the costs of three instances of the role both that are busy for a third of the range.
+
+    The price of the first hour is measured, that of later hours declared.
+    """
     start = start.replace(minute=0, second=0, microsecond=0)
     first, hours = int(start.timestamp()) // 3600, max(1, int((end - start) / timedelta(hours=1)))
     lives = [Life(pod=pod, role=Role.BOTH, began=first * HOUR_MICROSECONDS) for pod in "abc"]

@@ -1,4 +1,6 @@
-"""Routing decisions with the candidates that were weighed: a sample, and some of late and of retried requests."""
+"""Routing decisions with the candidates that were compared: sampled decisions, and decisions of late and retried
+requests.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

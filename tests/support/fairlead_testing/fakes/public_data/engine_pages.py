@@ -1,4 +1,4 @@
-"""A made-up metrics page of an engine with two ranks, as vLLM 0.32 writes it, with a name that tries to break pages."""
+"""A made-up metrics page of an engine with two ranks, in the format of vLLM 0.32. A name on it tries to break pages."""
 
 from fairlead_testing.fakes.public_data.loads import HOSTILE
 

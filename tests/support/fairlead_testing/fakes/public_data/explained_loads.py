@@ -1,4 +1,4 @@
-"""Explanations of the made-up load, arranged by the API's own code."""
+"""Explanations of the made-up load, computed by the API's own code."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def explained(
     decisions: Sequence[RoutingDecision],
     limit: float | None = None,
 ) -> LoadExplanation:
-    """The explanation that the API would give: four values per stretch, a twentieth of the requests recorded."""
+    """Return the API's explanation of a load with four values per stretch. A twentieth of the requests is recorded."""
     where = two_windows(start, end, start.isoformat())
     middle = where.start + timedelta(seconds=where.step)
     now, before = (_stretches(pool, instances, first, where.step) for first in (middle, where.start))

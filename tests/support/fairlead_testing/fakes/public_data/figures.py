@@ -1,4 +1,4 @@
-"""Made-up figures of a range: those of a pool as it is now, over the whole range, and all pools' sums."""
+"""Made-up figures of a range: a pool's present figures held for the whole range, and sums over all pools."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -27,7 +27,10 @@ _SUMMED = (
 
 
 def figures_of(pool: PoolSummary, start: datetime, end: datetime, now: datetime, behind_seconds: float) -> RangeFigures:
-    """Of a pool that was all the range as it is now, but for what is not rolled up."""
+    """Return the figures of a pool that was in its present state for the whole range.
+
+    The last `behind_seconds` have no figures, because they are not rolled up yet.
+    """
     where = covered(start, end, now)
     ended = min(where.end, now)
     seconds = max(0.0, (ended - where.start).total_seconds() - behind_seconds)
@@ -62,7 +65,7 @@ def figures_of(pool: PoolSummary, start: datetime, end: datetime, now: datetime,
 
 
 def figures_of_instance(pool: RangeFigures, instances: int) -> InstanceFigures:
-    """Of one of so many instances, which all did the same."""
+    """Return the figures of one of `instances` instances that all served equal shares of the pool's requests."""
     return InstanceFigures(
         start=pool.start,
         end=pool.end,
@@ -82,7 +85,7 @@ def figures_of_instance(pool: RangeFigures, instances: int) -> InstanceFigures:
 
 
 def figures_of_all(each: Iterable[RangeFigures], empty: RangeFigures) -> RangeFigures:
-    """All pools together."""
+    """Return the figures of all pools together; `empty` has the range."""
     found = list(each)
     sums = {name: sum(getattr(one, name) for one in found) for name in _SUMMED}
     return RangeFigures(

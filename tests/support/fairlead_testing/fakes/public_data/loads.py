@@ -1,6 +1,6 @@
-"""Made-up load of two pools, second by second, and heatmaps of it.
+"""The made-up load of two pools, second by second, and its heatmaps.
 
-Everything follows from names and times, so tests can compute it too.
+All values follow from names and times, so that a test can compute the values that it expects.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ CHAT, CODE = "default/chat", "research/code"
 HOSTILE = "<img src=x onerror=alert(1)>"
 SLO_TTFT = {CHAT: 5.0, CODE: 2.5}
 PREFILL_SPEED = 7000.0
-"""Tokens per second: 35,000 within the TTFT target of the pool `chat`, whose cells reach 52,500."""
+"""Prefilled tokens per second: 35,000 tokens fit the TTFT target of the pool `chat`, and its cells reach 52,500."""
 TRIGGERS = tuple(map(BindingReason, ("hot-migration", "hot-migration", "hotspot", "slo", "drain")))
 
 
@@ -34,12 +34,12 @@ INSTANCES = {CHAT: [f"chat-b{name_suffix(f'chat{i}')}" for i in range(8)], CODE:
 
 
 def noise(*parts: object) -> float:
-    """A number in 0-1 that depends on the parts only."""
+    """Return a number in 0-1 that depends only on the parts."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=4).digest(), "big") / 2**32
 
 
 def cell(pool: str, instance: str, metric: str, second: float) -> float | None:
-    """Load of one instance around one moment; None where the instance had not started yet."""
+    """Return the load of an instance at a second; None if the instance had not started yet."""
     index = INSTANCES[pool].index(instance)
     minute = second / 60
     if index == 6 and minute % 60 < 9:
@@ -72,7 +72,9 @@ def cell(pool: str, instance: str, metric: str, second: float) -> float | None:
 
 
 def arrows(moves: Sequence[Migration], first: float, step: int) -> list[HeatmapMigration]:
-    """Migrations by column and pair, oldest first; the newest gives its name."""
+    """Return migrations grouped by column and by source and target, oldest first. A group has the id of its newest
+    migration.
+    """
     groups: dict[tuple[int, str, str], list[Migration]] = {}
     for move in sorted(moves, key=lambda one: one.at, reverse=True):
         groups.setdefault((int((move.at.timestamp() - first) // step), move.source, move.target), []).append(move)
@@ -84,7 +86,7 @@ def arrows(moves: Sequence[Migration], first: float, step: int) -> list[HeatmapM
 
 
 def limits_of(pool: str) -> Limits:
-    """The limits of an instance whose prefill was measured."""
+    """Return the limits of an instance whose prefill speed was measured."""
     return Limits(slo=SloFacts(ttft_seconds=SLO_TTFT[pool], tpot_seconds=0.1), prefill_speed=PREFILL_SPEED)
 
 
@@ -100,7 +102,9 @@ def heatmap_of(
     migrations: Sequence[Migration],
     group: str = "instance",
 ) -> Heatmap:
-    """The heatmap the API would answer with: its own arrangement of cells made up here, four values a column."""
+    """Return the heatmap that the API would answer: made-up cells, four values a column, arranged by the API's own
+    code.
+    """
     where = grid(start, end, columns)
     first = where.start.timestamp()
     slices = []

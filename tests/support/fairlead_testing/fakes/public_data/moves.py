@@ -30,9 +30,9 @@ def reroutes(now: datetime) -> list[ReRoute]:
 
 
 def _move(now: datetime, number: int) -> dict[str, Any]:
-    """What migrations and re-routes have in common.
+    """Return the fields that migrations and re-routes have in common.
 
-    Every ninth was predicted to cost time; the twelfth has no prediction for staying.
+    For every ninth move, staying was predicted to be faster. The twelfth has no prediction for staying.
     """
     random = Random(number)
     pool = CHAT if number % 5 else CODE

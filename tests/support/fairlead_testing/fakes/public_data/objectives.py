@@ -1,4 +1,6 @@
-"""A made-up pool's objectives: versions, how they were kept by two priority classes, budgets and other targets."""
+"""The SLOs of a made-up pool: versions, attainment of two priority classes, error budgets, and a what-if of other
+targets.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -25,7 +27,7 @@ CELLS: Mapping[str, Mapping[int, int]] = {
     "default": {cell_of(0.8, 0.03): 800, cell_of(2.6, 0.04): 150, cell_of(7.2, 0.05): 50},
     "batch": {cell_of(3.1, 0.03): 300, cell_of(12.0, None): 100},
 }
-"""Requests of an hour by the cell of their latencies, by class."""
+"""The requests of an hour, by priority class and by the cell of their latencies."""
 COUNTS = {
     "default": Counts(judged=1000, within_slo=950, ttft_within_slo=950, tpot_within_slo=1000, tpot_total=1000, failed=3),
     "batch": Counts(judged=400, within_slo=300, ttft_within_slo=300, tpot_within_slo=300, tpot_total=300, refused=37),
@@ -33,7 +35,7 @@ COUNTS = {
 
 
 def versions(now: datetime, pool: str, attainment: float | None) -> list[SloVersion]:
-    """Newest first; the second came with a class."""
+    """Return the SLO versions, newest first. The second version added a priority class."""
     return [
         SloVersion(
             version=version,
@@ -61,7 +63,7 @@ def _kept() -> list[Kept]:
 
 
 def attainment(now: datetime, pool: str) -> SloAttainment:
-    """An hour in four steps; nothing ended in the third."""
+    """Return the attainment of an hour in four steps; no request ended in the third step."""
     start = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     points = [
         SloPoint(
@@ -87,7 +89,10 @@ def attainment(now: datetime, pool: str) -> SloAttainment:
 
 
 def tasks(now: datetime, pool: str) -> SloTasks:
-    """A day of whole tasks: of one class in time, of another late, and of a third none."""
+    """Return the tasks of a day: of the class default mostly in time, of the class batch often late.
+
+    Under the first SLO version there was no task.
+    """
     shares = [_tasks(2, "default", 1000, 950, 3), _tasks(2, "batch", 40, 30, 4), _tasks(1, "batch", 0, 0, 0)]
     return SloTasks(pool=pool, start=now - timedelta(hours=24), end=now, since=None, shares=shares)
 
@@ -110,7 +115,10 @@ def _tasks(version: int, name: str, judged: int, in_time: int, broken_off: int) 
 
 
 def task_burns(now: datetime, pool: str) -> SloTaskBurn:
-    """The same in every window: one class within its budget, another beyond it, and of a third no task was seen."""
+    """Return the burn of the task budget, equal in all windows: one class is within its budget, another above it.
+
+    A third class had no task.
+    """
     found = [_rolled("default", 1000, 950, 3), _rolled("batch", 40, 30, 4)]
     goals = {(2, name): GOAL for name in ("default", "batch", "silent")}
     return task_burn(pool, now, dict.fromkeys(TASK_WINDOWS, found), goals, 2)
@@ -122,7 +130,7 @@ def _rolled(name: str, judged: int, in_time: int, broken_off: int) -> Rolled:
 
 
 def burn(now: datetime, pool: str) -> SloBurn:
-    """The same in every window."""
+    """Return the burn of the error budget, which is equal in all windows."""
     windows = []
     for name in WINDOWS:
         windows.append(burn_window(name, None, _kept(), by_version({2: GOAL})))
@@ -132,7 +140,7 @@ def burn(now: datetime, pool: str) -> SloBurn:
 
 
 def other(now: datetime, pool: str, ttft_seconds: float, tpot_seconds: float, percentile: float) -> SloWhatIf:
-    """The hour's requests against other targets."""
+    """Return the attainment of the hour's requests under other targets."""
     whole, classes = what_if(CELLS, COUNTS, ttft_seconds, tpot_seconds, percentile)
     return SloWhatIf(
         pool=pool,

@@ -1,4 +1,4 @@
-"""A made-up pool's revisions, conditions and events, and the states its instances went through."""
+"""A made-up pool's revisions, conditions and events, and the state transitions of its instances."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -77,7 +77,7 @@ def events(now: datetime, pool: str) -> list[PoolEventItem]:
 
 
 def engine_conditions(instance: str) -> list[EngineCondition]:
-    """The engine of one instance makes no progress."""
+    """Return the conditions of an instance's engine: one engine makes no progress, all others have no condition."""
     if instance != INSTANCES[CHAT][3]:
         return []
     words = (
@@ -87,7 +87,9 @@ def engine_conditions(instance: str) -> list[EngineCondition]:
 
 
 def caches() -> list[CacheKnowledge]:
-    """One router hears all events, another has just missed some."""
+    """Return two routers' knowledge of an instance's cache: one received all KV events, the other has just missed
+    some.
+    """
     heard = CacheKnowledge(
         router="router-0",
         state="current",
@@ -106,7 +108,7 @@ def caches() -> list[CacheKnowledge]:
 
 
 def learnt(pool: str) -> list[LearntOfEngines]:
-    """Two routers have learnt of one pool's engines; nothing is learnt of the others yet."""
+    """Return two routers' measurements of the engines of the pool `chat`; no measurement of the other pools."""
     if pool != CHAT:
         return []
     size = LearntOfEngines(
@@ -127,7 +129,7 @@ def learnt(pool: str) -> list[LearntOfEngines]:
 
 
 def capability(pool: str) -> EngineCapability:
-    """One pool's engines were measured; of the others it is known what they declare."""
+    """Return the engines' capability: measured for the pool `chat`, declared for the other pools."""
     told = EngineFigures(prefill_tokens_per_second=5_000.0).declared
     if pool != CHAT:
         return told

@@ -1,4 +1,6 @@
-"""Models of a pool that learns: errors fall, the heuristic is asked less and less, and at the end work has changed."""
+"""Models of a pool whose policy learns: their errors fall and the heuristic decides less often, until the work
+changes.
+"""
 
 from datetime import datetime, timedelta
 
@@ -7,7 +9,7 @@ from fairlead_client.resources.predictors import PredictorModel
 
 
 def learnt_models(now: datetime, count: int) -> list[PredictorModel]:
-    """So many, newest first, one in four minutes; of two routers in turn."""
+    """Return `count` models, newest first, one every four minutes, from two routers in turn."""
     return [_model(number, now - timedelta(minutes=4 * (count - number))) for number in range(count, 0, -1)]
 
 

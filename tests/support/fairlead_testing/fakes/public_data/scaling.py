@@ -11,7 +11,7 @@ from fairlead_testing.fakes.public_data.loads import CHAT, CODE
 
 
 def scaling_decisions(now: datetime) -> list[ScalingDecisionItem]:
-    """Newest first: one held, one applied, one advised, and a move between roles."""
+    """Return scaling decisions, newest first: a held one, an applied one, an advised one, and a move between roles."""
     held = a_scaling_decision("scale-4", 0.0, current=4, recommended=2, replicas=4, verdict=Verdict.HELD, hold=Hold.STABILIZING)
     queue = a_scaling_decision("scale-3", 0.0, cause=Cause.QUEUE, lower=2, lower_by="office-hours")
     advised = a_scaling_decision("scale-2", 0.0, mode="Advise", verdict=Verdict.ADVISED, role=Role.DECODE)

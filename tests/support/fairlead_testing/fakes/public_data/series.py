@@ -1,4 +1,4 @@
-"""Made-up numbers over time: of the load that heatmaps show, else waves; with a gap in every hour."""
+"""Made-up series: values of the load that heatmaps show, waves for other metrics, and a gap in every hour."""
 
 import math
 from datetime import datetime, timedelta
@@ -9,8 +9,8 @@ from fairlead_client.resources.series import SERIES_METRICS, Annotation, Annotat
 from fairlead_testing.fakes.public_data.loads import HOSTILE, INSTANCES, SLO_TTFT, cell, noise
 
 GAP = range(40, 46)
-"""Minutes of every hour of which nothing is known, but for the latest: what a live page shows must not depend on the
-minute in which a test runs.
+"""The minutes of every hour without values. The latest minutes always have values, because the content of a live page
+must not depend on the minute in which a test runs.
 """
 LATEST = timedelta(minutes=20)
 SUMS = {"running", "waiting", "pending_prefill_tokens", "requests", "failed"}
@@ -62,7 +62,7 @@ POINTS = {"predictor_error", "formula_error", "predictor_drift", "instances_reco
 def lines_of(
     name: str, pool: str | None, instance: str | None, start: datetime, end: datetime, buckets: int, now: datetime
 ) -> list[SeriesLine]:
-    """The lines of one metric, in the steps of the real API."""
+    """Return the lines of a metric, in the steps of the real API."""
     where = steps(start, end, buckets, now)
     unit = SERIES_METRICS[name].unit
     if name in STEPS or name == "ttft_limit":
@@ -103,7 +103,7 @@ def _wave(name: str, part: str | None, at: datetime) -> float:
 
 
 def annotations_of(pool: str, start: datetime, end: datetime, now: datetime) -> list[Annotation]:
-    """One of each kind, in the last hour; an instance's name tries to break pages."""
+    """Return an annotation of each kind in the last hour. An instance's name tries to break pages."""
     told = (
         (50, 20, AnnotationKind.SCHEDULE, None, "schedule night"),
         (30, None, AnnotationKind.SCALED, None, "both: 6 → 8 wanted"),

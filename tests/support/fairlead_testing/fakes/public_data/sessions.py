@@ -1,4 +1,4 @@
-"""Sessions of the made-up pools, and the homes each had before."""
+"""Sessions of the made-up pools, and their former homes."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Made-up shadows: one that finds shorter waits, and one that mostly agrees."""
+"""Made-up shadows: one would have shorter waits, the other mostly agrees with the pool's policy."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -7,7 +7,7 @@ from fairlead_client.resources.shadows import ShadowFigures, ShadowHour, ShadowR
 
 
 def made_up_shadows(pool: str, now: datetime) -> ShadowReport:
-    """Two shadows of the pool over three hours."""
+    """Return the pool's two shadows over three hours."""
     hours = [now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=back) for back in range(3)]
     return ShadowReport(
         pool=pool,

@@ -1,4 +1,6 @@
-"""A made-up tree of sessions: a root with two sub-agents and a fork, one of which moved, and their think times."""
+"""A made-up tree of sessions: a root with two sub-agents and a fork, and their think times. One of the sessions
+moved.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -17,13 +19,13 @@ MEMBERS = (
     ("review-agent-of-the-billing-service-0a7c2", Link.SUB_AGENT, Evidence.SENT, 2),
     ("conversation-0001-fork", Link.FORK, Evidence.PREFIX, 1),
 )
-"""Name (None: that of the root), link, evidence and depth of each session."""
+"""Name, link, evidence and depth of each session. The name is None for the root, which the caller names."""
 TURNS = 12
-"""Turns of each session."""
+"""The number of turns of each session."""
 
 
 def tree(pool: str, root: str, now: datetime) -> SessionTree:
-    """A tree of four sessions with `TURNS` turns each, the newest a minute ago."""
+    """Return a tree of four sessions with `TURNS` turns each, the newest a minute ago."""
     turns = [_turn(pool, name or root, place, number, now) for place, (name, *_) in enumerate(MEMBERS) for number in range(TURNS)]
     sessions = [
         TreeSession(
@@ -44,13 +46,15 @@ def tree(pool: str, root: str, now: datetime) -> SessionTree:
 
 
 def tasks(pools: Sequence[str], now: datetime) -> TaskList:
-    """A task of each pool that names it, and one that is a whole tree."""
+    """Return tasks of each pool: a task that its requests named, and a task that is a whole tree."""
     found = [one for pool in pools for one in tree(pool, "conversation-0001", now).tasks]
     return TaskList(tasks=[*found, *(_task(pool, HOSTILE, tree(pool, HOSTILE, now).turns, named=False) for pool in pools)])
 
 
 def think_times(pool: str, now: datetime) -> ThinkTimes:
-    """Think times of a key with a tool, of no key and no tool, and of one and of many other tools."""
+    """Return think times of a key with a tool, of requests with neither key nor tool, and of one and of many other
+    tools.
+    """
     rows = (("k-0", "run_the_tests_of_the_billing_service", 0), ("", "", 0), ("k-0", "", 1), ("", "", 120_000))
     times = [
         ThinkTime(

@@ -1,8 +1,8 @@
 """A small, deterministic world for the web UI's tests: two pools, twelve instances, an hour of load, sessions, moves,
 refusals and an audit log.
 
-Everything follows from `now` and fixed seeds, so a test can compute what a page must show. Names try to break
-pages: one session is called `<img src=x onerror=alert(1)>`.
+All values follow from `now` and fixed seeds, so that a test can compute the values that a page must show. Names try to
+break pages: one session is called `<img src=x onerror=alert(1)>`.
 """
 
 from collections import Counter
@@ -45,29 +45,29 @@ from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES, SLO_
 
 @dataclass(kw_only=True)
 class World:
-    """The state the fake API serves; tests may change it."""
+    """The state that the fake API serves; tests may change it."""
 
     now: datetime
     spec_changes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Merge patches of specs that applied plans have left."""
+    """For each pool, the merge patch of its spec that applied plans add up to."""
     marks: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Annotations that people gave to instances."""
+    """The annotations that plans gave to instances, by instance."""
     pods_gone: set[str] = field(default_factory=set)
     desired: dict[str, int] = field(default_factory=lambda: {CHAT: 8, CODE: 4})
     roles_wanted: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Of pools of prefill and decode: the instances wanted of each role."""
+    """For each pool of prefill and decode, the desired number of instances of each role."""
     owner: dict[str, str | None] = field(default_factory=lambda: {CHAT: None, CODE: None})
     engines_files: dict[str, str] = field(default_factory=dict)
     selectors: dict[str, str] = field(default_factory=dict)
     scale_targets: dict[str, str] = field(default_factory=dict)
     behind: dict[str, float] = field(default_factory=dict)
-    """Seconds by which the roll-ups of a pool lag."""
+    """For each pool, the seconds by which its roll-ups lag."""
     reported: dict[str, datetime] = field(default_factory=dict)
-    """When the operator reported a pool after a plan was applied."""
+    """For each pool, when the operator reported it after a plan was applied."""
     percentile: dict[str, float] = field(default_factory=lambda: {CHAT: 90.0, CODE: 90.0})
     starting: set[str] = field(default_factory=set)
     asleep: set[str] = field(default_factory=set)
-    """Instances that sleep."""
+    """The instances that sleep."""
     waking: set[str] = field(default_factory=set)
     well: set[str] = field(default_factory=lambda: {CHAT})
     attainment: dict[str, float | None] = field(default_factory=lambda: {CHAT: 0.954, CODE: 0.871})
@@ -119,7 +119,9 @@ class World:
         )
 
     def _role(self, pool: str, index: int) -> Role:
-        """In a pool of two roles its first instances prefill, as many as wanted."""
+        """Return the role of the instance at `index`: in a pool of two roles, the first ones prefill, as many as are
+        desired.
+        """
         wanted = self.roles_wanted.get(pool)
         return Role.BOTH if wanted is None else Role.PREFILL if index < wanted[Role.PREFILL] else Role.DECODE
 
@@ -182,11 +184,11 @@ class World:
         return figures_of(self.pool(pool), start, end, self.now, self.behind.get(pool, 0.0))
 
     def desired_of(self, pool: str) -> dict[str, int]:
-        """The instances wanted, by role."""
+        """Return the pool's desired instances by role."""
         return self.roles_wanted.get(pool) or {Role.BOTH.value: self.desired[pool]}
 
     def template_revisions(self, pool: str) -> list[StoredRevision]:
-        """The present engine, and one that prefilled more slowly before it."""
+        """Return two revisions: the present engine, and an earlier engine that prefilled more slowly."""
         before = revision_data(self.spec(pool))
         before["engine"] = {**before["engine"], "prefillTokensPerSecond": 5000}
         made = self.now - timedelta(hours=30)
@@ -196,7 +198,7 @@ class World:
         ]
 
     def status(self, pool: str) -> dict[str, Any]:
-        """What of a pool's status the API passes on."""
+        """Return the fields of a pool's status that the API passes on."""
         wanted = self.desired[pool]
         message = "2 instances still have the old template"
         return {
@@ -208,7 +210,7 @@ class World:
         }
 
     def annotations(self, instance: str) -> dict[str, Any]:
-        """Those of the instance's pod that plans change."""
+        """Return the annotations of the instance's pod that plans change."""
         return dict(self.marks.get(instance, {}))
 
     def spec(self, pool: str, revision: int | None = None) -> dict[str, Any]:
@@ -281,7 +283,7 @@ class World:
         return self._sessions
 
     def _bound(self) -> Counter[tuple[str, str | None]]:
-        """The number of sessions of each instance."""
+        """Return the number of bound sessions by pool and instance."""
         if not self._counted:
             self._counted = Counter((one.pool, one.instance) for one in self.sessions())
         return self._counted

@@ -27,7 +27,7 @@ NOW = 1_000.0
 
 
 def worked_example(mode: str = "Load") -> ScriptedView:
-    """TBT(b) = 0.02 + 0.0015 b, limit 0.1 s: two decode instances with 60 requests each."""
+    """Return two decode instances with 60 requests each, with TBT(b) = 0.02 + 0.0015 b s and a limit of 0.1 s."""
     loads = [InstanceLoad(entry=entry("p", role=Role.PREFILL))]
     loads += [InstanceLoad(entry=entry(name, role=Role.DECODE), decoding=60) for name in ("d1", "d2")]
     rejection = EarlyRejectionFacts(mode=mode)
@@ -35,7 +35,7 @@ def worked_example(mode: str = "Load") -> ScriptedView:
 
 
 def fill(forecast: DecodeForecast) -> None:
-    """D1: 40 aged 15 s and 20 aged 2 s; D2: 60 aged 15 s; 20 prefills finish within 8 s."""
+    """Fill D1 with 40 decodes aged 15 s and 20 aged 2 s, D2 with 60 aged 15 s; 20 prefills finish within 8 s."""
     for number in range(100):
         forecast.begin(f"old{number}", NOW - 15, 1)
     for number in range(20):
@@ -184,8 +184,9 @@ def split_scheduler(mode: str) -> PoolScheduler:
 
 
 def outcome_of_the_fourth(mode: str) -> tuple[PoolScheduler, Refusal | None, Refusal | None]:
-    """Three requests decode (0.11 s per token, over the SLO of 0.1 s); the fourth's refusal at
-    arrival and after its prefill.
+    """Return the refusals of a fourth request at its arrival and after its prefill.
+
+    Three requests decode at 0.11 s per token, which is above the SLO of 0.1 s.
     """
     scheduler = split_scheduler(mode)
     for number in range(3):
@@ -262,7 +263,7 @@ def test_a_gate_that_is_turned_on_knows_what_already_decodes() -> None:
 def learner(
     step_seconds: float, prefill_seconds: float = 0.0, mode: str = "Predicted", instances: Sequence[InstanceEntry] | int = 1
 ) -> PoolScheduler:
-    """An instance whose pool has seen 210 answers of 101 tokens, one after the other, at `step_seconds` a token.
+    """Return an instance whose pool has seen 210 answers of 101 tokens, one after the other, at `step_seconds` a token.
 
     During each answer another request was prefilled in `prefill_seconds`, and the answer took that much longer.
     """

@@ -1,4 +1,4 @@
-"""How long decodes last: the learnt distribution and what remains of a decode of some age."""
+"""The durations of decodes: the learned distribution, and the remaining time of a decode of a given age."""
 
 from math import exp
 

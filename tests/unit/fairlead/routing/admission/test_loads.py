@@ -32,7 +32,7 @@ def view_of(pending: list[int], mode: str = "Load", headroom: float = 1.0, hits:
 
 
 def early_rejection(asked: RoutingRequest, ttft_seconds: float, view: ScriptedView) -> Refusal | None:
-    """The answer of the gate of the view's table."""
+    """Return the answer of the admission gate of the view's table."""
     return build_gate(view.table.early_rejection.mode).at_arrival(asked, ttft_seconds, view, 0.0)
 
 

@@ -17,7 +17,7 @@ RULES = MigrationRules(slo_seconds=5.0, bottleneck_seconds=3.0)
 
 @dataclass(frozen=True)
 class Queued:
-    """A queued request as a test writes it down."""
+    """A queued request with the values that a test sets."""
 
     request: RoutingRequest
     instance: str
@@ -43,7 +43,11 @@ def queued(name: str, at: str, other: str | None, miss: int, tokens: int, arrive
 
 
 def worked_example() -> tuple[ScriptedView, dict[str, list[Queued]]]:
-    """20,000 tokens dispatched on i, three queued requests of 12,000 tokens with 2,000 cached on i and none on j."""
+    """Return i with 20,000 dispatched tokens and three queued requests of 12,000 tokens, of which 2,000 are cached on
+    i.
+
+    None of their tokens is cached on j.
+    """
     queues = {"i": [queued(f"r{number}", "i", "j", 10_000, 12_000, float(number)) for number in (1, 2, 3)]}
     return pool_view({"i": 20_000, "j": 0}, queues, {}), queues
 
@@ -80,8 +84,9 @@ def test_only_as_many_queued_requests_are_examined_as_allowed() -> None:
 
 
 def bottleneck(interval: float) -> Sequence[QueuedMove]:
-    """One queued request predicted at 1.2 s on an instance whose last first token is `interval` seconds ago; j
-    is idle.
+    """Return a queued request predicted at 1.2 s on an instance whose last first token is `interval` seconds ago.
+
+    The instance j is idle.
     """
     queues = {"i": [queued("r", "i", "j", 7_500, 7_500)]}
     view = pool_view({"i": 0, "j": 0}, queues, {})
@@ -166,7 +171,7 @@ def test_a_second_run_moves_nothing_back_and_nothing_more(misses: list[int], her
 def planned_by_trying_everything(
     overloaded: Sequence[str], queues: Mapping[str, Sequence[Queued]], view: ScriptedView, now: float, rules: MigrationRules
 ) -> list[QueuedMove]:
-    """The rules word for word: after every move, every request of the queue is looked at again."""
+    """Return the plan by the published rules: after every move, every request of the queue is examined again."""
     speed = view.table.engine.prefill_tokens_per_second
     moves: list[QueuedMove] = []
     arrived = dict.fromkeys(view.loads, 0)
@@ -245,7 +250,7 @@ def test_moves_are_those_found_by_trying_everything_after_every_move(
 
 
 def test_queues_are_not_put_in_order_when_nobody_could_take_a_request() -> None:
-    """Past saturation every decision asks for a run; with nothing to gain it must not cost a look at every queue."""
+    """Past saturation every decision starts a run. If nothing can be gained, it must not cost a look at every queue."""
 
     class Untouchable(dict[str, list[Queued]]):
         def get(self, *_: object) -> list[Queued]:

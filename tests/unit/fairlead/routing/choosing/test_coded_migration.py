@@ -1,4 +1,4 @@
-"""DualMap's migration as its published code has it: by thresholds and waits, and to neighbours outside the pair."""
+"""DualMap's migration as in its published code: with thresholds and waits, and to neighbours outside the pair."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from fairlead_testing.builders.routing import ScriptedView, entry, request, tabl
 from fairlead_testing.examples import examples
 
 HALF_THE_SLO = CodedRules(threshold_tokens=15_625)
-"""2.5 s at 6,250 tokens a second."""
+"""The tokens of 2.5 s at 6,250 tokens a second."""
 
 
 @dataclass(frozen=True)
 class Queued:
-    """A queued request as a test writes it down."""
+    """A queued request with the values that a test sets."""
 
     request: RoutingRequest
     instance: str
@@ -57,8 +57,8 @@ def told(moves: Sequence[QueuedMove]) -> list[tuple[str, str, str]]:
 
 
 def test_what_gains_most_goes_to_the_pair_and_then_to_the_neighbour() -> None:
-    """20,000 tokens in flight on i, three queued requests of 12,000 tokens with 2,000 cached there: j takes one before
-    it would be overloaded, k is next to it.
+    """On i, 20,000 tokens are in flight, and three requests of 12,000 tokens with 2,000 cached there are queued. j can
+    take one of them before it is overloaded; k is the neighbour.
     """
     queues = {"i": [queued(f"r{number}", "i", 10_000, 12_000, number / 10) for number in (1, 2, 3)]}
     moves = moved({"i": 20_000, "j": 0, "k": 0}, queues)
@@ -93,7 +93,7 @@ def test_nothing_goes_to_where_it_would_come_later() -> None:
 
 
 def test_more_cached_tokens_come_first_where_a_request_goes() -> None:
-    """On j it holds 9,000 of its 10,000 tokens and passes the 5,000 that wait there."""
+    """On j, 9,000 of the request's 10,000 tokens are cached, so that it overtakes the 5,000 tokens that wait there."""
     queues = {"i": [queued("r1", "i", 10_000, 10_000), queued("r2", "i", 10_000, 10_000, 0.5)], "j": [queued("q", "j", 5_000, 5_000, 0.9)]}
     (move, *_) = moved({"i": 8_000, "j": 0}, queues, hits={("r2", "j"): 9_000})
     assert (move.request, move.target) == ("r2", "j")

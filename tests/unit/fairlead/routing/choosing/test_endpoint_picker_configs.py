@@ -1,4 +1,6 @@
-"""EndpointPickerConfigs in the shapes that llm-d's samples have: what runs, what is told, what is refused and how."""
+"""EndpointPickerConfigs as in llm-d's samples: which run, with which notes, and which are refused with which
+message.
+"""
 
 from typing import Any
 
@@ -13,7 +15,7 @@ from fairlead.routing.choosing.scorers.prefixes import PrefixCacheScorer
 
 
 def config(*plugins: Any, profile: Any = None, **sections: Any) -> dict[str, Any]:
-    """A file with these plugins (a type, or a whole entry) and a profile of (name, weight or None)."""
+    """Return a file with these plugins (a type, or a whole entry) and a profile of (name, weight or None)."""
     document: dict[str, Any] = {
         "apiVersion": "llm-d.ai/v1alpha1",
         "kind": "EndpointPickerConfig",
@@ -59,7 +61,7 @@ PRECISE = config(
         ]
     },
 )
-"""In the shape of llm-d's sample for precise prefix caching."""
+"""A config with the structure of llm-d's sample for precise prefix caching."""
 
 
 def test_the_precise_sample_runs_and_says_what_fairlead_does_by_itself() -> None:

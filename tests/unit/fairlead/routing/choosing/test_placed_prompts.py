@@ -1,4 +1,6 @@
-"""Prompts that wait: what builds on one finds it where it was placed, until it is computed or too old."""
+"""Waiting prompts: a prompt that continues one counts as cached where that one was placed, until it is computed or too
+old.
+"""
 
 import numpy as np
 
@@ -13,7 +15,7 @@ NONE = np.zeros(2, dtype=np.int64)
 
 
 def held(placed: PlacedPrompts, hits: tuple[int, int] = (0, 0)) -> list[int]:
-    """Tokens of the next turn's prompt that are taken to be held, in blocks of 512."""
+    """Return the tokens of the next turn's prompt that count as held, in blocks of 512."""
     found: list[int] = placed.with_placed(NEXT, np.array(hits, dtype=np.int64), VECTORS, 512).tolist()
     return found
 

@@ -1,4 +1,4 @@
-"""The costs of the policy `fairlead`: one by one they are those over vectors, to the last bit."""
+"""The costs of the policy `fairlead`: computed one by one they equal those computed over vectors, to the last bit."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ LOADS: st.SearchStrategy[dict[str, Any]] = st.builds(
 
 
 class DecodingView(ScriptedView):
-    """A pool whose decodes need some of its time, and where requests may go before some of what waits."""
+    """A pool whose decodes need some of its time, and in which requests may overtake some of the waiting ones."""
 
     overtakes = False
 

@@ -10,13 +10,13 @@ from fairlead_testing.examples import examples
 
 
 def prompt(shared: str, shared_blocks: int, unique: int, length: int) -> tuple[int, ...]:
-    """Blocks of a prompt whose first `shared_blocks` it shares with its class."""
+    """Return the blocks of a prompt that shares its first `shared_blocks` with its class."""
     own = [hash((unique, depth)) & 0xFFFFFFFF for depth in range(length - shared_blocks)]
     return tuple(ord(shared) * 1000 + depth for depth in range(shared_blocks)) + tuple(own)
 
 
 def key_depths(settings_of: HotnessSettings, instances: int) -> dict[int, float]:
-    """Share of each key depth over the synthetic Tool&Agent mix, warm-up left out."""
+    """Return the share of each key depth over the synthetic Tool&Agent mix, without the warm-up."""
     source = random.Random(5)
     tree = PrefixHotness(settings_of)
     depths: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""A profile: filters in turn, scores times weights, a picker."""
+"""A scheduling profile: filters in order, scores times weights, and a picker."""
 
 from collections import Counter
 
@@ -21,7 +21,7 @@ NOT_FULL = UtilizationFilter(conditions=(UtilizationCondition(metric="kv-cache-u
 
 
 def pool(*usages: float) -> Considered:
-    """Instances a, b, …, with queues of 0, 1, … and caches used so far."""
+    """Return instances a, b, … with queues of 0, 1, … and with these shares of their caches in use."""
     loads = [load_of(name, waiting=place, kv_usage=usage) for place, (name, usage) in enumerate(zip("abcdef", usages, strict=False))]
     return Considered.of(request("r", 5120), view_over(loads), 0.0)
 

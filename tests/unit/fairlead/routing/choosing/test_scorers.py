@@ -1,4 +1,4 @@
-"""Scores and filters by llm-d's rules, on pools that can be drawn on paper."""
+"""Scores and filters by llm-d's rules, on small pools whose results can be computed by hand."""
 
 from dataclasses import replace
 from typing import Any
@@ -38,7 +38,7 @@ DICE = Dice(1)
 def pool(
     *loads: InstanceLoad, hits: dict[str, int] | None = None, session: str | None = None, tokens: int = 5120, **facts: Any
 ) -> Considered:
-    """A request `r` of ten blocks, as this pool sees it."""
+    """Return the view of this pool for a request `r` of ten blocks."""
     return Considered.of(request("r", tokens, session=session), view_over(loads, hits, **facts), 0.0)
 
 

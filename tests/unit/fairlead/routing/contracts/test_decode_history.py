@@ -1,4 +1,4 @@
-"""What ran beside a decode: totals of an instance over time."""
+"""The work beside a decode: totals of an instance over time."""
 
 import pytest
 

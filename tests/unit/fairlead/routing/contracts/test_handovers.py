@@ -1,4 +1,4 @@
-"""Engines whose answers name no KV blocks."""
+"""When engines whose answers name no KV blocks may be asked for them again."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ def resting() -> Handovers:
 
 
 def may_ask(handovers: Handovers, now: float) -> bool:
-    """Whether it is asked now, as the next one to ask it."""
+    """Return whether the engine may be asked now; if so, this counts as asking it."""
     if handovers.rests("p0", now):
         return False
     handovers.asked("p0", now)

@@ -1,4 +1,4 @@
-"""The live view's vectors: always what a fresh look at the loads and the index would give."""
+"""The live view's vectors always equal the values computed afresh from the loads and the index."""
 
 from dataclasses import replace
 from typing import Any
@@ -100,7 +100,7 @@ def test_kept_vectors_equal_fresh_ones_after_any_history(steps: list[tuple[str, 
 
 
 def test_a_prefill_under_way_counts_with_what_is_left_of_it() -> None:
-    """Two of 5,000 tokens, 0.8 s each by the table: the second begins with the first one's first token."""
+    """Two prefills of 5,000 tokens take 0.8 s each by the table. The second begins with the first one's first token."""
     stage, asked = Stage(), request("asked", 6250)
     stage.accounting = Accounting(lambda prompt, hit: (prompt - hit) / 6250)
     stage.accounting.loads = {"i00": stage.view.load("i00") or InstanceLoad(entry=entry("i00"))}
@@ -123,7 +123,7 @@ def test_a_prefill_under_way_counts_with_what_is_left_of_it() -> None:
 
 
 def test_the_load_of_a_pool_is_what_comes_and_what_decodes_need() -> None:
-    """Fourteen instances, 2.8 s of prefill a second; on half of them decodes need 20 ms of 100."""
+    """Fourteen instances get 2.8 s of prefill a second. On half of them, decodes need 20 of 100 ms."""
     stage = Stage(decode_base_seconds=0.02)
     for number, name in enumerate(NAMES):
         stage.do("count", name, 1)

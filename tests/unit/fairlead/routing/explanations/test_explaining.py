@@ -1,4 +1,6 @@
-"""Sentences about decisions and moves say what was recorded, in the right direction, and never call a loss a gain."""
+"""Sentences about decisions and moves state the recorded facts, in the right direction, and never call a loss a
+gain.
+"""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,7 @@
-"""The margin is that of the term which told the chosen one from the next best, in its own direction."""
+"""The margin of a decision is the difference in the term which distinguished the chosen instance from the next best.
+
+It is given in the term's own direction.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Scores on one scale: 1 for the best of the compared, 0 for the worst, whatever the policy compares."""
+"""Scores on one scale for every policy: 1 for the best of the compared instances, 0 for the worst."""
 
 import pytest
 from hypothesis import given

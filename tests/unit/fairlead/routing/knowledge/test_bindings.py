@@ -100,14 +100,14 @@ def test_changes_made_before_a_restart_are_taken_back_unless_the_api_has_moved_o
 
 
 class Answering:
-    """The API for one session: judges changes in their order and tells what it made of them."""
+    """The API for one session: it judges changes in order and reports its verdicts."""
 
     def __init__(self) -> None:
         self.held = Held(instance="a", version=1, router="other", change="told before")
         self.lost_moves = 0
 
     def take(self, changes: list[BindingChange], *, router: str = "own") -> list[str]:
-        """Those that lost."""
+        """Judge these changes and return those that lost."""
         lost = []
         for change in changes:
             verdict = judge(change, self.held)

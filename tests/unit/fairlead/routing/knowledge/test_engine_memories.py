@@ -1,4 +1,4 @@
-"""What is believed of what was observed before: what can be, of the same engines, of a week, in the tokens of now."""
+"""Which earlier observations are believed: possible ones of the same engines, at most a week old, in present tokens."""
 
 from dataclasses import replace
 

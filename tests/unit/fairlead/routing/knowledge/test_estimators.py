@@ -1,4 +1,4 @@
-"""Times fitted online: forms, errors, and their use by a scheduler."""
+"""Times that are fitted online: forms, errors, and their use by a scheduler."""
 
 import random
 from dataclasses import replace
@@ -18,7 +18,7 @@ ENGINE = EngineFacts(type="vllm", port=8000, prefill_tokens_per_second=6250.0)
 
 
 def real_seconds(prompt: int, hit: int) -> float:
-    """A quarter of Preble's bilinear form for a 70B model."""
+    """Return a quarter of the time by Preble's bilinear form for a 70B model."""
     x = prompt - hit
     return 0.0072 + 4.555e-5 * x + 1.0e-6 * prompt + 6.375e-10 * x * prompt
 
@@ -68,7 +68,9 @@ def test_nothing_observed_is_nothing_reported() -> None:
 
 
 def test_without_a_fit_the_mean_is_learnt_and_told_but_not_used() -> None:
-    """Half as fast as the table says, and steady: after the first prefill the mean predicts each exactly."""
+    """Engines are steadily half as fast as the table says. After the first prefill the mean predicts each prefill
+    exactly.
+    """
     times = PrefillTimes(ENGINE)
     for tokens in (1_000, 4_000, 2_500):
         times.observe("a", tokens + 500, 500, tokens / 3_125)

@@ -1,4 +1,4 @@
-"""Contexts worth keeping: what counts, for how long, and by what evidence it no longer does."""
+"""Contexts that are worth keeping: which count, for how long, and which evidence ends that."""
 
 import pytest
 from hypothesis import given
@@ -14,14 +14,14 @@ def at(contexts: KeptContexts, instance: str, now: float) -> float:
 
 
 def served(contexts: KeptContexts, session: str, instance: str, tokens: int, now: float, answer: int = 0, seconds: float = 1.0) -> float:
-    """A turn of this session; returns when it ends."""
+    """Serve a turn of this session and return the time of its end."""
     contexts.placed(session, f"{session}@{now}", instance, tokens, now)
     contexts.ended(session, f"{session}@{now}", answer, now + seconds)
     return now + seconds
 
 
 def after_pauses(pause: float, turns: int = 40) -> tuple[KeptContexts, float]:
-    """Contexts of a pool whose sessions had this pause between two turns, and ended after the second."""
+    """Return the contexts of a pool whose sessions paused this long between two turns, and ended after the second."""
     contexts = KeptContexts()
     now = 0.0
     for number in range(turns):

@@ -1,4 +1,6 @@
-"""Every learned figure, after any history: it stays within its bounds; the truth is learned, or the lie forgotten."""
+"""Every learned figure, after any history: it stays within its bounds, and false observations are forgotten in favour
+of true ones.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,8 +38,10 @@ COUNTS = st.one_of(st.integers(-5, 10**12), st.integers(1, 100_000))
 
 @dataclass
 class Learner:
-    """A figure with its `bounds` and `first` value. `lie` is told anything; `tell` the truth of a step of this number,
-    whose figure is `truth`; `wait` lets the longest memory pass, None where the figure forgets by number only.
+    """A learned figure with its `bounds` and its `first` value.
+
+    `lie` gives it any observation. `tell` gives it the true observation of the step with this number, whose figure is
+    `truth`. `wait` lets its longest memory pass; None if the figure forgets only by the number of observations.
     """
 
     figure: Callable[[], float]

@@ -1,4 +1,4 @@
-"""Load times: what first tokens say about tiers outside the GPU."""
+"""Load times of tiers outside the GPU, learned from first tokens."""
 
 import pytest
 from hypothesis import given

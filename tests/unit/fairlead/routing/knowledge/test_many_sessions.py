@@ -1,4 +1,6 @@
-"""Too many sessions for a router's memory: a client that makes up names has its own forgotten, not those of others."""
+"""Too many sessions for a router's memory: if a client invents names, its own sessions are forgotten, not those of
+others.
+"""
 
 from collections import Counter
 from itertools import count
@@ -18,7 +20,7 @@ FLOOD = 5 * LIMIT
 
 
 class Memory:
-    """The bindings of one pool as requests and the API change them."""
+    """The bindings of a pool, changed by requests and by the API."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.loads = {name: InstanceLoad(entry=entry(name)) for name in "ab"}
@@ -27,7 +29,7 @@ class Memory:
         self._numbers = count(1)
 
     def request(self, session: str, owner: str = "") -> None:
-        """A request as the scheduler handles it: the first one binds."""
+        """Handle a request as the scheduler does: the first one of a session binds it."""
         number = next(self._numbers)
         if self.bindings.get(session) is None:
             change = self.bindings.bind(session, "ab"[number % 2], BindingReason.COLD, float(number), 10, f"change-{number}", owner)
@@ -37,12 +39,12 @@ class Memory:
         self.report(self.bindings.touch(session, float(number)))  # it has ended
 
     def report(self, change: BindingChange | None) -> None:
-        """The API hears of a change, and answers it with the binding."""
+        """Report a change to the API, which answers with the binding."""
         if change is not None and not change.stays:
             self.reported.append(change.session)
 
     def told(self, session: str) -> None:
-        """The API streams a session of another router's."""
+        """Receive a session of another router from the API's stream."""
         number = next(self._numbers)
         binding = Binding(
             pool=POOL, session=session, instance="a", version=number, reason=BindingReason.COLD, bound_at=1.0, migrated_at=None

@@ -1,4 +1,4 @@
-"""Which sessions are worth a place in another cache: likelihoods learned from pauses, and the order by worth."""
+"""Which sessions are worth a place in another cache: likelihoods of a next turn, learned from pauses, and the order."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Parts of a pool and homes of prompts: equal for all routers that know the same."""
+"""Parts of a pool and homes of prompts are equal for all routers with the same knowledge."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""How full a pool is, and how long decodes are left alone."""
+"""The load of a pool, and for how long decodes are not interrupted."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ def test_decodes_need_the_share_of_a_step_in_its_target_unless_that_cannot_be_me
 
 @given(st.floats(0.001, 0.07), st.lists(st.floats(0.01, 20.0), min_size=1, max_size=6), st.integers(1, 400))
 def test_with_whole_rests_every_answer_keeps_its_tpot_however_long_it_is(step: float, prefills: list[float], answer: int) -> None:
-    """An answer begins when a prefill ends; then rests and prefills alternate, until it has all its tokens."""
+    """An answer begins when a prefill ends. Then rests and prefills alternate until it has all its tokens."""
     target, at, tokens = 0.1, 0.0, 0.0
     for prefill in prefills:
         rest = rest_seconds(prefill, decode_share(step, target)) / REST

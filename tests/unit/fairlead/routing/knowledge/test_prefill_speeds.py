@@ -1,4 +1,6 @@
-"""The prefill speed is near the median of what was seen: no belief bounds it, and no odd prefill moves it far."""
+"""The prefill speed is near the median of the observed ones: no assumption limits it, and no odd prefill moves it
+far.
+"""
 
 import pytest
 from hypothesis import given
@@ -105,7 +107,7 @@ def test_what_an_instance_showed_goes_with_it_and_what_is_old_goes_with_time() -
 
 
 def test_long_prompts_that_take_longer_for_each_token_count_with_the_time_that_they_take() -> None:
-    """The median would be 10,000 tokens/s, at which half of the work takes a third longer than predicted."""
+    """The median would be 10,000 tokens/s. At this speed half of the work would take a third longer than predicted."""
     speeds = seen(*[(4_000, 0.4)] * 11, *[(8_000, 1.2)] * 5)
     assert speeds.tokens_per_second == pytest.approx((11 * 4_000 + 5 * 8_000) / (11 * 0.4 + 5 * 1.2))
 

@@ -1,4 +1,4 @@
-"""What a router that begins anew recalls of what instances hold."""
+"""What a restarted router recalls of the prefixes that instances hold."""
 
 from dataclasses import replace
 

@@ -17,7 +17,7 @@ from fairlead_testing.examples import examples
 
 
 def chain(*labels: int) -> tuple[int, ...]:
-    """Hashes of a prompt whose blocks are `labels`."""
+    """Return the hashes of a prompt whose blocks have these labels."""
     return block_hashes(b"".join(label.to_bytes(4, "little") for label in labels), 4)
 
 

@@ -1,4 +1,6 @@
-"""Whether an engine makes progress, in virtual time: engines that compute in all their ways, and engines that hang."""
+"""Whether an engine makes progress, in virtual time: engines that compute in all possible ways, and engines that
+hang.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,7 +30,7 @@ HALF_AN_HOUR = 1800.0
 
 @dataclass
 class Engine:
-    """An engine whose steps take these seconds, one after the other. It is looked at as a router does."""
+    """An engine whose steps take these seconds, one after the other. It is observed as a router observes engines."""
 
     steps: Iterator[float]
     now: float = 1_000.0
@@ -62,7 +64,7 @@ class Engine:
         return {self.look(each) for _ in range(int(seconds / each))}
 
     def found_after(self, most: float = 700.0) -> float:
-        """Seconds from now until it is found to be stalled."""
+        """Return the seconds from now until the engine is found to be stalled."""
         begun = self.now
         while self.look() is not Life.STALLED:
             assert self.now - begun <= most
@@ -97,7 +99,7 @@ def test_an_engine_gets_four_times_as_long_as_its_longest_step_took(longest: flo
 
 @given(steps=st.lists(st.floats(0.01, 8.0), min_size=1, max_size=60), each=st.lists(st.floats(0.9, 3.0), min_size=1, max_size=10))
 def test_no_engine_whose_steps_end_within_eight_seconds_is_ever_stalled(steps: list[float], each: list[float]) -> None:
-    """Saturated or not, looked at each second or now and then, for half an hour."""
+    """It is saturated or not, and observed each second or at odd times, for half an hour."""
     engine = Engine(step for _ in count() for step in steps)
     until, pause = engine.now + HALF_AN_HOUR, iter(pause for _ in count() for pause in each)
     while engine.now < until:
@@ -113,7 +115,7 @@ def test_steps_that_grow_with_the_load_are_no_stall(growth: float, first: float)
 
 @given(seconds=st.floats(5.0, 70.0), error=st.floats(0.3, 3.5))
 def test_a_long_prefill_in_one_step_is_no_stall_when_it_was_expected(seconds: float, error: float) -> None:
-    """100,000 tokens in an engine that splits no prompt: nothing moves meanwhile."""
+    """The engine does not split prompts, and computes 100,000 tokens without any visible progress."""
     engine = Engine(iter([0.05] * 2000 + [seconds] + [0.05] * 100_000))
     engine.lives(90)
     engine.work = GivenWork(requests=3, longest_prefill_seconds=seconds / error)
@@ -142,7 +144,7 @@ def test_a_prefill_like_one_that_has_ended_gets_no_further_time() -> None:
 
 
 def test_an_engine_that_holds_pieces_back_computes_all_the_same() -> None:
-    """A tool parser buffers: no byte comes for minutes, and its tokens are counted."""
+    """A tool parser buffers the answer: no byte is sent for minutes, but the engine counts its tokens."""
     engine = Engine(every(0.05))
     assert engine.lives(HALF_AN_HOUR) <= {Life.UNMEASURED, Life.ACTIVE}
 
@@ -165,7 +167,7 @@ def test_the_steps_of_a_new_engine_are_unmeasured_and_get_a_minute() -> None:
 
 
 def test_an_engine_that_nothing_waits_for_is_idle_though_it_says_that_it_runs_requests() -> None:
-    """SGLang repeats its figures for 30 s after its last request, others for ever after an aborted one."""
+    """SGLang repeats its figures for 30 s after its last request, other engines permanently after an aborted one."""
     engine = Engine(every(0.1))
     engine.lives(30)
     engine.hangs, engine.work = True, NOTHING
@@ -176,7 +178,7 @@ def test_an_engine_that_nothing_waits_for_is_idle_though_it_says_that_it_runs_re
 
 
 def test_what_waits_in_front_of_an_engine_that_runs_nothing_gets_a_minute() -> None:
-    """For an image or a grammar; and an engine that hung while it was idle is found too."""
+    """It may wait for an image or a grammar. After a minute, an engine that hung while it was idle is found too."""
     engine = Engine(every(0.1), running=0)
     engine.lives(5)
     engine.hangs = True

@@ -1,4 +1,4 @@
-"""What a change moves on the ring, against looking at every single position of a small one."""
+"""The keys that a change moves on the ring, compared with looking at every position of a small ring."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""When a name is taken to be one session's."""
+"""When a session name counts as the name of a single session."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ KEEP = 600.0
 
 
 class Clients:
-    """Requests by one name, known by how they begin: `ask` for one, `answer` the oldest that begins so."""
+    """Requests with the same session name. `ask` sends one, `answer` answers the oldest one with this beginning."""
 
     def __init__(self) -> None:
         self.names = SharedNames(KEEP)

@@ -1,4 +1,4 @@
-"""Sketches of others' prompts: a hit is never longer than what was placed, and memory is bounded by the caches."""
+"""Sketches of other routers' prompts: a hit is never longer than the placed prompt, and caches bound the memory."""
 
 from hypothesis import given
 from hypothesis import strategies as st

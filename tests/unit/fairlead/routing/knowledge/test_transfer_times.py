@@ -1,4 +1,4 @@
-"""How long transfers between instances are taken to take, and who is spared after a failure."""
+"""The expected times of transfers between instances, and which instances are avoided after a failure."""
 
 import pytest
 from hypothesis import given

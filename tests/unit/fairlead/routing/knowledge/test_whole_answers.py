@@ -1,4 +1,6 @@
-"""What answers in one piece tell of prompt tokens and steps, whatever the engine, or that they tell nothing."""
+"""What answers in one piece show about the times of prompt tokens and decode steps, on any engine, and when they show
+nothing.
+"""
 
 from math import inf, nan
 from random import Random
@@ -46,7 +48,7 @@ def test_what_is_said_of_the_error_holds(seed: int) -> None:
 
 @given(SPEEDS, SEEDS)
 def test_prompts_and_answers_in_one_proportion_tell_no_speed(speed: float, seed: int) -> None:
-    """Any speed would do, with steps to match."""
+    """Any prefill speed fits, with a matching time of decode steps."""
     answers, draw = WholeAnswers(), Random(seed)
     for at in range(100):
         output = draw.randint(2, 400)
@@ -56,7 +58,7 @@ def test_prompts_and_answers_in_one_proportion_tell_no_speed(speed: float, seed:
 
 @given(SPEEDS, st.integers(2, 400), st.sampled_from([0.0, 0.01]), SEEDS)
 def test_answers_all_alike_tell_no_speed_however_exactly_they_come(speed: float, output: int, noise: float, seed: int) -> None:
-    """As of a load test with prompts and answers of one length."""
+    """A load test may have prompts and answers of one length only."""
     answers, draw = WholeAnswers(), Random(seed)
     for at in range(100):
         seconds = (1_000 / speed + (output - 1) * 0.02) * (1 + noise * draw.gauss(0.0, 1.0))

@@ -1,4 +1,4 @@
-"""docs/policies.md is complete: every policy has its section, and every parameter its line with the right default."""
+"""docs/policies.md is complete: every policy has a section, and every parameter a line with the right default."""
 
 import re
 from dataclasses import replace
@@ -20,19 +20,19 @@ KEY = parameter_shapes(KeyParameters).keys()
 
 
 def section(title: str) -> str:
-    """The text under a heading, up to the next."""
+    """Return the text between a heading and the next one."""
     found = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", CATALOGUE, re.MULTILINE | re.DOTALL)
     assert found is not None, f"docs/policies.md has no section {title!r}"
     return found[1]
 
 
 def lines(title: str) -> dict[str, str]:
-    """Parameter → the rest of its table line."""
+    """Return the rest of the table line of each parameter, by the parameter's name."""
     return dict(re.findall(r"^\| `(\w+)` \|(.*)$", section(title), re.MULTILINE))
 
 
 def kind(one: Shape) -> str:
-    """Type and bounds as the catalogue writes them: `a` or `b`, number 0–1, integer ≥ 0."""
+    """Return type and bounds as the catalogue writes them: `a` or `b`, number 0–1, integer ≥ 0."""
     if one.enum:
         names = [f"`{choice}`" for choice in one.enum]
         return " or ".join([", ".join(names[:-1]), names[-1]])
@@ -42,7 +42,7 @@ def kind(one: Shape) -> str:
 
 
 def default(one: Shape) -> str:
-    """A pattern for the default as the catalogue writes it."""
+    """Return a pattern for the default as the catalogue writes it."""
     if one.default is None:
         return r"(none|by preset( \(.*\))?)"
     text = str(one.default)

@@ -31,7 +31,7 @@ def chosen(
     tokens: int = 8000,
     home: str | None = None,
 ) -> tuple[DualMap, RoutingRequest, ScriptedView]:
-    """What DualMap is to choose by in a pool of two, so that both are the pair."""
+    """Return the facts for DualMap's choice in a pool of two, so that both instances are the pair."""
     pool = table(2, policy="dualmap")
     policy = DualMap(parameters or DualMapParameters())
     policy.table_changed(pool)
@@ -45,7 +45,7 @@ def chosen(
 
 
 def choose(pending: tuple[int, int], hits: tuple[int, int], *, parameters: DualMapParameters | None = None, tokens: int = 8000) -> Decision:
-    """DualMap's answer there."""
+    """Return DualMap's choice in a pool of two."""
     policy, asked, view = chosen(pending, hits, parameters=parameters, tokens=tokens)
     return policy.choose(asked, view, 0.0)
 
@@ -191,7 +191,7 @@ def test_the_larger_hit_wins_unless_it_is_overloaded_and_the_other_is_better(pen
 
 
 def of_many(candidates: int, pending: Sequence[int], hits: Sequence[int], parameters: Mapping[str, Any] = NONE) -> Decision:
-    """DualMap's answer in a pool that has as many instances as `pending`."""
+    """Return DualMap's choice in a pool with as many instances as `pending` has values."""
     pool = table(len(pending), policy="dualmap")
     policy = DualMap(DualMapParameters(candidates=candidates, **parameters))
     policy.table_changed(pool)
@@ -245,7 +245,7 @@ def test_one_candidate_is_the_keys_owner_whatever_its_load_and_nothing_migrates(
 
 
 class _OfMany(DualMap):
-    """DualMap that takes the way of three and more candidates also with two."""
+    """DualMap that uses its code for three and more candidates also for two."""
 
     def _choose_of_two(
         self, request: RoutingRequest, first: InstanceLoad, second: InstanceLoad, named: tuple[str, ...], view: PoolView

@@ -110,11 +110,14 @@ def test_a_move_that_recomputes_more_than_it_saves_in_waiting_is_not_made() -> N
 
 
 LINK: dict[str, Any] = {"kv_bytes_per_token": 100, "kv_transfer_bytes_per_second": 100 * 62_500.0, "kv_transfer_latency_seconds": 0.016}
-"""Ten tokens come over it while one is computed, after 100 tokens' time."""
+"""A link that transfers ten tokens in the time of computing one, after a latency of 100 tokens' time."""
 
 
 def hot_host(cached: dict[str, int], pending_b: int = 9_000, **engine_facts: Any) -> ScriptedView:
-    """A has 12,000 tokens pending and is the home of session s, of whose request r instances hold `cached` tokens."""
+    """Return a view in which A has 12,000 pending tokens and is the home of session s.
+
+    Instances hold `cached` tokens of the session's request r.
+    """
     pool = table([entry("A"), entry("B")], policy="ear", kv_cache_tokens=CAPACITY, **engine_facts)
     hits = {("r", name): tokens for name, tokens in cached.items()}
     return ScriptedView(pool, {"A": load("A", 12_000), "B": load("B", pending_b)}, hits, {"s": home_at("A")})

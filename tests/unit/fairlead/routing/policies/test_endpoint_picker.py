@@ -48,7 +48,7 @@ def policy(config: dict[str, Any] | None = None) -> Any:
 
 
 def view(home: str | None = None) -> ScriptedView:
-    """a waits longest and is filtered out, b holds half of the prompt, c is idle."""
+    """Return a view in which a has the longest queue and is filtered out, b holds half of the prompt, and c is idle."""
     loads = {name: load_of(name, waiting=waiting) for name, waiting in (("a", 9), ("b", 4), ("c", 0))}
     bindings = {}
     if home is not None:

@@ -1,4 +1,4 @@
-"""The policy `fairlead`: where it sends, what it says, and what its queues do with what comes too late."""
+"""The policy `fairlead`: where it sends requests, its explanations, and how its queues handle late requests."""
 
 from collections import Counter
 from dataclasses import replace
@@ -42,11 +42,11 @@ from fairlead_testing.worlds.watched_policy import WatchedPolicy
 
 TOKENS = 8000
 SECOND = 6250
-"""Tokens prefilled in a second."""
+"""The number of tokens that are prefilled in a second."""
 
 
 def busy(name: str, seconds: float = 0.0, late_seconds: float = 0.0, sessions: int = 0) -> InstanceLoad:
-    """An instance with so much to compute before a new request, and so much behind it."""
+    """Return an instance with this much to compute before a new request, and this much after it."""
     pending = seconds + late_seconds
     return load_of(
         name,
@@ -60,7 +60,7 @@ def busy(name: str, seconds: float = 0.0, late_seconds: float = 0.0, sessions: i
 def decided(
     *loads: InstanceLoad, hits: dict[str, int] | None = None, home: Binding | None = None, load: float = 0.0, **parameters: Any
 ) -> Decision:
-    """What it answers for an 8,000 token request, of session s when it has a home."""
+    """Return the decision for a request of 8,000 tokens, which is of session s if the session has a home."""
     bindings = {} if home is None else {"s": home}
     of = table([load.entry for load in loads])
     seen = ScriptedView(of, {load.entry.id: load for load in loads}, {("r", name): hit for name, hit in (hits or {}).items()}, bindings)
@@ -89,7 +89,7 @@ def test_an_idle_pool_sends_a_request_to_the_longest_prefix() -> None:
 
 
 def test_of_equal_instances_the_one_with_the_most_sessions_takes_a_new_one() -> None:
-    """So that those which a scale-in takes hold little."""
+    """So the instances that a scale-in would remove hold few sessions."""
     loads = busy("i0"), busy("i1"), busy("i2")
     assert decided(*loads).instance == "i0"
     loads[1].sessions, loads[2].sessions = 3, 9
@@ -115,7 +115,7 @@ def test_a_session_that_is_bound_counts_in_the_next_choice() -> None:
 
 
 def test_on_an_idle_pool_a_cached_second_is_worth_a_second_of_waiting() -> None:
-    """One holds 6,144 tokens, 0.98 s of prefill."""
+    """One instance holds 6,144 tokens, which are 0.98 s of prefill."""
     assert decided(busy("i0", 0.97), busy("i1"), hits={"i0": 6144}).instance == "i0"
     assert decided(busy("i0", 0.99), busy("i1"), hits={"i0": 6144}).instance == "i1"
 
@@ -126,14 +126,16 @@ def test_on_a_half_full_pool_it_is_worth_two() -> None:
 
 
 def test_on_a_full_pool_it_is_worth_eight_seconds_of_waiting() -> None:
-    """0.98 s cached on i1 are worth 7.86 s. Both would be too late."""
+    """The 0.98 s cached on i1 are worth 7.86 s. The request would be late on both instances."""
     assert decided(busy("i0", 5.0), busy("i1", 12.8), hits={"i1": 6144}, load=2.0).instance == "i1"
     assert decided(busy("i0", 5.0), busy("i1", 12.9), hits={"i1": 6144}, load=2.0).instance == "i0"
     assert decided(busy("i0", 5.0), busy("i1", 12.8), hits={"i1": 6144}, load=2.0, most_affinity=3.0).instance == "i0"
 
 
 def test_what_decodes_on_an_instance_makes_waits_there_longer() -> None:
-    """Decodes that need half of i0's time get 0.85 s for each second of what is ahead, and of the prefill itself."""
+    """Decodes need half of i0's time. They get 0.85 s for each second of earlier prefills, and of the prefill
+    itself.
+    """
     loads = [busy("i0", 1.0), busy("i1", 1.0)]
     loads[0].decoding = 1
     vectors = PoolVectors.of(loads, 1000, lambda load: 0.5 if load.entry.id == "i0" else 0.0)
@@ -163,8 +165,8 @@ def test_an_instance_that_was_seen_to_be_slower_than_the_others_counts_as_much_l
 
 
 def test_what_a_prefill_makes_others_wait_is_at_the_speed_of_the_pool() -> None:
-    """At load 0.75 others wait three more seconds for each. The fast one takes 0.64 s for the 1.28 s of the mean, the
-    slow one 1.92 s; those behind it wait 3.84 s there as here.
+    """At load 0.75, each second of prefill makes others wait three more seconds. For 1.28 s at the mean speed, the fast
+    instance needs 0.64 s and the slow one 1.92 s. Requests behind it wait 3.84 s at both.
     """
     fast, slow = busy("fast"), busy("slow")
     fast.lasting_pace, slow.lasting_pace = 0.5, 1.5
@@ -186,7 +188,7 @@ def test_a_short_prefix_does_not_gather_sessions_on_a_full_instance() -> None:
 
 
 def test_an_instance_that_would_be_too_late_comes_after_those_that_would_not() -> None:
-    """i1 would give the first token after 4.6 s, more than 0.9 of the SLO, i0 after 3.78 s; by cost alone i1 is
+    """i1 would give the first token after 4.6 s, more than 0.9 of the SLO, i0 after 3.78 s. By cost alone i1 would be
     better.
     """
     decision = decided(busy("i0", 2.5), busy("i1", 4.3), hits={"i1": 6144}, load=0.5)
@@ -196,8 +198,8 @@ def test_an_instance_that_would_be_too_late_comes_after_those_that_would_not() -
 
 @pytest.mark.parametrize(("load", "chosen", "rule"), [(0.5, "i1", "in-time-first"), (1.0, "i0", "lowest-cost")])
 def test_a_first_token_in_time_is_not_bought_with_more_than_a_target_of_the_others_time(load: float, chosen: str, rule: str) -> None:
-    """The home has all but 500 tokens and is done in 4.6 s, past the limit of 4.5; elsewhere 1.28 s are computed,
-    which are worth 2.6 s in a half full pool and 10.2 s in a full one.
+    """The home holds all but 500 tokens and would finish in 4.6 s, past the limit of 4.5 s. Another instance would
+    compute 1.28 s, which are worth 2.6 s in a half full pool and 10.2 s in a full one.
     """
     decision = decided(busy("i0", 4.52), busy("i1", 3.18), hits={"i0": 7500}, load=load)
     assert (decision.instance, decision.weigh().rule) == (chosen, rule)
@@ -239,11 +241,11 @@ def test_a_home_that_is_gone_is_no_candidate() -> None:
 
 
 LINK = {"kv_transfer_bytes_per_second": 25e9, "kv_bytes_per_token": 57_344}
-"""6,144 tokens' KV blocks take 14 ms."""
+"""A link on which the KV blocks of 6,144 tokens take 14 ms."""
 
 
 def fetching(hits: dict[str, int], *loads: InstanceLoad, **parameters: bool) -> Decision:
-    """As `decided`, in a pool whose engines can fetch from each other."""
+    """Return the decision as `decided` does, in a pool whose engines can fetch from each other."""
     seen = view_over(loads, hits, **LINK)
     return Fairlead(FairleadParameters(fetch=parameters.get("fetch", True))).choose(request("r", TOKENS), seen, 0.0)
 
@@ -269,7 +271,7 @@ def test_a_fetch_comes_from_the_holder_that_serves_the_fewest() -> None:
 
 
 def pool(window: int = 1, mode: str = "Disabled", **parameters: Any) -> PoolScheduler:
-    """One instance, a TTFT SLO of 5 s, 6,250 tokens/s."""
+    """Return a pool of one instance with a TTFT SLO of 5 s and 6,250 tokens/s."""
     of = table(1, policy="fairlead", window=window, parameters=parameters, rejection=EarlyRejectionFacts(mode=mode))
     return having_seen(PoolScheduler(of, "router-0", 1))
 
@@ -288,7 +290,7 @@ def test_a_request_that_became_late_is_served_once_nothing_else_waits() -> None:
 
 
 def test_late_requests_are_held_back_while_the_pool_is_not_calm() -> None:
-    """Late ones wait for their share of the time, or for little else to wait."""
+    """Late requests wait until they get their share of the time, or until little else waits."""
     scheduler = PoolScheduler(table(2, policy="fairlead", parameters={"late_share": 0.0, "calm_load": 0.0}), "router-0", 1)
     for name in ("a", "b"):  # keep both busy for long
         scheduler.submit(request(name, 3 * SECOND, at=0.0), 0.0)
@@ -320,7 +322,7 @@ def test_a_request_that_became_late_is_refused_when_early_rejection_is_on() -> N
 
 @pytest.mark.parametrize("mode", ["Load", "Disabled"])
 def test_a_request_whose_prefix_is_computed_ahead_of_it_is_not_late_by_the_time_without(mode: str) -> None:
-    """The next request of a session often comes while its last one is computed."""
+    """The next request of a session often arrives while the last one is still computed."""
     scheduler = pool(mode=mode)
     blocks = tuple(range(24))  # of 512 tokens
     scheduler.submit(request("a", 2 * SECOND, blocks=blocks), 0.0)
@@ -395,7 +397,7 @@ def test_without_queues_everything_is_sent_at_once() -> None:
 def test_rests_are_kept_in_a_pool_with_time_once_answers_are_seen_to_be_late_and_first_tokens_are_not(
     first_token: float, ended: float, kept: bool
 ) -> None:
-    """The targets are 5 s and 0.1 s; answers have 21 tokens."""
+    """The targets are 5 s and 0.1 s. Answers have 21 tokens."""
     scheduler = pool()
     for number in range(10):
         scheduler.submit(request(f"r{number}", 100, at=100.0 * number), 100.0 * number)
@@ -422,7 +424,7 @@ def test_the_pace_of_an_instance_is_learnt_and_forgotten_with_its_engine() -> No
 
 
 def test_many_short_prefills_do_not_make_an_instance_a_fast_one() -> None:
-    """Of a short prefill most of what is expected is the step that it waits for, and often it need not wait."""
+    """Most of the expected time of a short prefill is the wait for the present step, and often it need not wait."""
     scheduler = pool()
     load = scheduler.load("i00")
     assert load is not None
@@ -437,7 +439,7 @@ def test_many_short_prefills_do_not_make_an_instance_a_fast_one() -> None:
 
 
 def test_what_other_routers_send_there_makes_no_instance_slow() -> None:
-    """Every second prefill takes twice as long as computed, as another router's comes first."""
+    """Every second prefill takes twice as long as predicted, because a prefill of another router runs before it."""
     lasting, offered = [], []
     for routers in (1, 2):
         scheduler = pool()
@@ -475,8 +477,8 @@ def test_prompts_that_one_step_finishes_together_teach_their_common_pace() -> No
     st.sampled_from(["Disabled", "Load"]),
 )
 def test_no_request_waits_beyond_the_queue_timeout(arrivals: list[tuple[int, float]], share: float, mode: str) -> None:
-    """An instance that computes what it gets: every request is dispatched or refused within the
-    timeout, however late it is.
+    """The instance computes all that it gets. Every request is dispatched or refused within the timeout, however late
+    it is.
     """
     timeout, step = 8.0, 0.05
     scheduler = pool(mode=mode, queue_timeout_seconds=timeout, late_share=share)
@@ -520,9 +522,9 @@ def test_its_parameters_are_checked() -> None:
 
 
 def learning(*errors: tuple[float, float]) -> LearningFairlead:
-    """A policy whose model is off by the first of `errors` and whose formula by the second, once for each pair.
+    """Return a policy after one observation for each pair of `errors`: the error of its model, and that of its formula.
 
-    The model thinks that a token to compute takes 1 ms, six times as long as the formula.
+    The model predicts 1 ms for each token to compute, six times as much as the formula.
     """
     policy = LearningFairlead(FairleadParameters(learned_ttft=True))
     policy.adopt(sum_of("prefill_tokens"))
@@ -532,11 +534,11 @@ def learning(*errors: tuple[float, float]) -> LearningFairlead:
 
 
 MISLED = view_over((busy("i0", 1.0), busy("i1", 0.9, late_seconds=0.9)))
-"""By the formula i1 is the better, as late requests stand behind; the model counts them."""
+"""Loads for which the formula prefers i1, because late requests wait there behind new ones; the model counts them."""
 
 
 def watched(policy: LearningFairlead) -> Decision:
-    """Its decision, whose record is checked."""
+    """Return the decision, after its record is checked."""
     return WatchedPolicy(policy, Counter()).choose(request("r", TOKENS), MISLED, 0.0)
 
 
@@ -562,7 +564,7 @@ def test_a_learnt_ttft_takes_the_place_of_the_formula_while_it_errs_less() -> No
 def test_a_learnt_ttft_that_is_not_proven_better_is_recorded_and_not_obeyed(
     errors: list[tuple[float, float]], reason: HeuristicReason
 ) -> None:
-    """At last it errs by 0.098 s and the formula by 0.1 s: by less, but not by clearly less."""
+    """In the end the model's error is 0.098 s and the formula's 0.1 s, which is not clearly more."""
     policy = learning(*errors)
     decision = watched(policy)
     assert (decision.instance, decision.weigh().rule) == ("i1", "lowest-cost")

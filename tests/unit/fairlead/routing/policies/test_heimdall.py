@@ -15,7 +15,7 @@ MATCHED = np.array([0, 250, 250])
 
 
 def pool(parameters: HeimdallParameters) -> tuple[Heimdall, ScriptedView]:
-    """The worked example: 9,000 tokens in blocks of 32, a system prompt of 8,000 tokens on P2 and P3."""
+    """Return the worked example: 9,000 tokens in blocks of 32, with a system prompt of 8,000 tokens on P2 and P3."""
     found = {
         name: InstanceLoad(entry=entry(name), waiting=int(waiting), kv_usage=float(usage))
         for name, waiting, usage in zip(("p1", "p2", "p3"), WAITING, USAGE, strict=True)

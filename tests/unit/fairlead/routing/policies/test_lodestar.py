@@ -23,7 +23,7 @@ WAITING_TOKENS = FEATURES.index("prefill_tokens")
 
 
 def pool(*pending: int, hits: dict[str, int] | None = None, policy: str = "lodestar", **counters: float) -> ScriptedView:
-    """Instances i0, i1, … with so many tokens to compute; `hits` of request `r`."""
+    """Return instances i0, i1, … with this many tokens to compute; `hits` are those of request `r`."""
     loads = {
         f"i{index}": InstanceLoad(entry=entry(f"i{index}"), pending_prefill_tokens=tokens, **counters)  # type: ignore[arg-type]
         for index, tokens in enumerate(pending)
@@ -41,7 +41,7 @@ def lodestar(model: Model | None, view: ScriptedView, **parameters: object) -> L
 
 
 def bounded(model: Model, **ranges: tuple[float, float]) -> Model:
-    """The model, trained on these ranges only."""
+    """Return the model as if it was trained on these ranges only."""
     lowest, highest = model.scales.lowest.copy(), model.scales.highest.copy()
     for name, (low, high) in ranges.items():
         lowest[FEATURES.index(name)], highest[FEATURES.index(name)] = low, high
@@ -57,7 +57,7 @@ def test_the_shortest_learnt_ttft_wins() -> None:
 
 
 def test_the_next_turn_goes_where_the_turn_before_it_still_waits() -> None:
-    """Computing it elsewhere would be a little earlier, but makes others wait for all of it."""
+    """Another instance would compute it a little earlier, but then other requests would wait for the whole prompt."""
     view = pool(9000, 9000)
     policy = lodestar(sum_of("prefill_tokens", "paced_ttft_seconds"), view, near_errors=0.0)
     before, after = request("r", 4100, blocks=tuple(range(1, 9))), request("s", 5200, blocks=tuple(range(1, 11)))
@@ -74,7 +74,7 @@ def test_the_next_turn_goes_where_the_turn_before_it_still_waits() -> None:
 
 
 def test_the_published_example_of_near_best_takes_the_two_that_are_close() -> None:
-    """TTFTs of 1.00, 1.05 and 1.40 s: a bound of 1.10 s has two below it, where the printed rule has none."""
+    """The TTFTs are 1.00, 1.05 and 1.40 s. Two are below the bound of 1.10 s, but none by the printed rule."""
     view = pool(1000, 1050, 1400, hits={"i1": 512})
     decision = lodestar(sum_of("prefill_tokens"), view, near_best=0.1).choose(request("r"), view, 0.0)
     assert (decision.instance, decision.weigh().rule) == ("i1", "learned-near-best")
@@ -83,7 +83,7 @@ def test_the_published_example_of_near_best_takes_the_two_that_are_close() -> No
 
 
 def test_what_the_model_cannot_tell_apart_goes_by_the_cache() -> None:
-    """The model errs by 0.1 s on samples it was not trained on; 0.05 s between two instances say nothing."""
+    """The model's error is 0.1 s on samples that it was not trained on, so a difference of 0.05 s means nothing."""
     view = pool(1000, 1050, 1120, hits={"i1": 512, "i2": 1000})
     decision = lodestar(sum_of("prefill_tokens"), view).choose(request("r"), view, 0.0)
     assert decision.instance == "i1"
@@ -131,7 +131,7 @@ def test_prompts_with_one_beginning_are_one_group_however_they_end() -> None:
 
 
 def chose(policy: Lodestar, view: ScriptedView, reason: HeuristicReason) -> None:
-    """The heuristic chose, as it would have alone, for that reason, and it is counted and recorded."""
+    """Assert that the heuristic chose as it would alone, for this reason, and that this is counted and recorded."""
     decision = policy.choose(request("r"), view, 0.0)
     alone = PrefixCacheLoad(PrefixCacheLoadParameters(), 1).choose(request("r"), view, 0.0)
     assert (decision.instance, decision.reason, decision.fallbacks) == (alone.instance, alone.reason, alone.fallbacks)
@@ -162,7 +162,7 @@ def test_a_prompt_unlike_those_learnt_from_goes_by_the_heuristic() -> None:
 
 
 def test_an_instance_busier_than_any_learnt_is_predicted_by_the_formula_from_there_or_the_whole_pool_as_published() -> None:
-    """The model knows up to 5000 waiting tokens and 5 s; from there on it is as the formula says."""
+    """The model was trained on up to 5000 waiting tokens and 5 s. Beyond that, the formula adds the rest."""
     view = pool(9000, 5500, 5000, hits={"i2": 512})
     model = bounded(sum_of("prefill_tokens"), prefill_tokens=(600, 5000), paced_ttft_seconds=(0.0, 0.5))
     decision = lodestar(model, view, near_errors=0.0).choose(request("r"), view, 0.0)
@@ -230,7 +230,9 @@ def test_a_model_that_errs_by_twice_as_much_as_the_formula_is_not_obeyed_until_i
 
 
 def test_the_fuller_the_pool_the_more_its_own_shorter_wait_must_save_a_request_that_is_cached_elsewhere() -> None:
-    """By the model the cached prompt waits a second longer; 1,000 tokens more to compute take 0.16 s."""
+    """By the model the cached prompt waits a second longer. The other instance computes 1,000 tokens more, which take
+    0.16 s.
+    """
     view = pool(1000, 2000, hits={"i1": 1000})
     policy = lodestar(sum_of("prefill_tokens"), view, near_errors=0.0)
     miss = float(view.prefill_vector(request("r"), view.hit_vector(request("r")))[0])
@@ -249,7 +251,7 @@ def test_the_fuller_the_pool_the_more_its_own_shorter_wait_must_save_a_request_t
 
 
 def test_what_others_wait_for_a_prefill_is_the_same_on_a_slow_instance() -> None:
-    """Work takes a slow instance longer, but as much fewer requests wait there."""
+    """A slow instance needs more time for the same work, but fewer requests wait there in proportion."""
     view = pool(1000, 1000, prefill_pace=2.0)
     plain = pool(1000, 1000)
     costs = []

@@ -10,7 +10,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import ScriptedView, dispatches, entry, load_of, request, table, view_over
 
 SPEED = 10_000.0
-"""0.1 ms per token; a transfer takes 0.01 ms per token."""
+"""The prefill speed: 0.1 ms per token. A transfer takes 0.01 ms per token."""
 LINK: dict[str, Any] = {"kv_bytes_per_token": 100_000, "kv_transfer_bytes_per_second": 1e10}
 
 

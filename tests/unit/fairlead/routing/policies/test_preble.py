@@ -125,8 +125,9 @@ def test_the_same_conversation_stays_with_its_holder_in_a_live_scheduler() -> No
 
 
 def hot_prefix(pending: int) -> list[str]:
-    """One hot prefix on a busy i1 that holds it, with `pending` tokens: where its requests go after a look at the
-    balance.
+    """Return the target of requests with a hot prefix after a check of the balance.
+
+    The prefix is held by i1, which is busy with `pending` tokens.
     """
     policy = Preble(PrebleParameters(rebalance_every=5))
     view = two_instances()

@@ -1,4 +1,4 @@
-"""Round robin, least loaded and cache affinity: the baselines every other policy is compared with."""
+"""Round robin, least loaded and cache affinity: the baselines for all other policies."""
 
 from fairlead.instances import InstanceState
 from fairlead.routing.choosing.key_parameters import KeyParameters
@@ -45,7 +45,9 @@ def test_least_loaded_breaks_ties_by_running_decodes_then_by_who_waited_longest_
 
 
 def affinity(asked: RoutingRequest, pending: int = 0, broken: tuple[str, ...] = ()) -> Decision:
-    """Cache affinity's answer among eight instances, of which the owner of the request's prefix has so much to do."""
+    """Return the choice of cache affinity among eight instances, of which the owner of the prefix has this much to
+    do.
+    """
     pool = table(8, policy="cache-affinity")
     policy = CacheAffinity(KeyParameters())
     policy.table_changed(pool)

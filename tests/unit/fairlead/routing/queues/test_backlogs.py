@@ -1,4 +1,4 @@
-"""What lies beyond a tenant's turn, asked of one instance and of many, is what a plain sum over its requests says."""
+"""The work beyond a tenant's turn, for one instance and for many, equals a plain sum over its requests."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -24,8 +24,10 @@ TENANTS = ("a", "b", "c", "d", "e", "f")
 
 
 def plainly(waiting: list[TrackedRequest], turns: Turns, tenant: str) -> Overtaken:
-    """The share of each tenant's waiting work that lies beyond where a request of `tenant` would stand, in exact
-    fractions: its work is spread evenly from what it has had to what it will have had with all of it.
+    """Return the share of each tenant's waiting work that lies beyond the place of a request of `tenant`, in exact
+    fractions.
+
+    A tenant's work is spread evenly from the service it has had to that it will have had with all of this work.
     """
 
     def beyond(point: float, requests: list[TrackedRequest], weight: str) -> Fraction:
@@ -45,7 +47,7 @@ def plainly(waiting: list[TrackedRequest], turns: Turns, tenant: str) -> Overtak
 
 
 class Pool:
-    """Some instances' turns, and what waits for them."""
+    """The turns of some instances, and the requests that wait for them."""
 
     def __init__(self, credit_seconds: float) -> None:
         self.tenants = Tenants(credit_seconds)
@@ -144,8 +146,10 @@ class Plainly:
 
 
 def sent_of(arrivals: list[tuple[int, str, int]], policy: str, *, plain: bool) -> list[tuple[str, str]]:
-    """(request, instance) in the order of sending: requests that come (ticks of 0.1 s after the one before, tenant,
-    tokens) to four instances that take a second for 6,250 tokens.
+    """Return (request, instance) in the order of sending.
+
+    The requests are (ticks of 0.1 s after the one before, tenant, tokens). Four instances prefill 6,250 tokens a second
+    each.
     """
     shared = table(4, policy=policy)
     scheduler = PoolScheduler(replace(shared, routing=replace(shared.routing, fairness="Tenants")), "router-0", 0)

@@ -19,7 +19,7 @@ HIGH_AND_LOW = (PriorityClass(name="high", priority=10), PriorityClass(name="low
 
 
 class Line:
-    """A queue on an idle engine for a target of 5 s; late requests may go while it is `calm`."""
+    """A queue of an idle engine with a target of 5 s. While it is `calm`, late requests may go."""
 
     def __init__(self, discipline: str, declared: tuple[PriorityClass, ...] = HIGH_AND_LOW, *, calm: bool = True) -> None:
         self.calm = calm

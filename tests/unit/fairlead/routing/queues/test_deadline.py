@@ -1,4 +1,4 @@
-"""The `deadline` discipline: who is planned, who goes first, who is late and when the late go."""
+"""The `deadline` discipline: which requests are planned, which go first, which are late and when late ones go."""
 
 from collections.abc import Sequence
 
@@ -24,11 +24,11 @@ from fairlead_testing.examples import examples
 
 TARGET = 5.0
 DUE = TARGET * 0.98
-"""A request that arrived at 0 counts as in time until then: a fiftieth of the target is kept as a margin."""
+"""The time until which a request that arrived at 0 counts as in time; a fiftieth of the target is kept as a margin."""
 
 
 class Line:
-    """A queue whose prefills take what the tests say, in an engine that is idle; `calm` may be changed."""
+    """A queue of an idle engine whose prefills take the times that a test sets; `calm` may be changed."""
 
     def __init__(self, share: float = 0.0, calm: bool = False, load: InstanceLoad | None = None, decode_share: float = 0.0) -> None:
         self.calm = calm
@@ -45,7 +45,7 @@ class Line:
         self.queue = DeadlineQueue(load or load_of("i0"), TARGET, rules)
 
     def add(self, name: str, seconds: float, at: float = 0.0) -> None:
-        """A request whose prefill takes so long from when it is sent, the engine's step in progress included."""
+        """Add a request whose prefill takes this long after it is sent, including the rest of the engine's step."""
         tracked = TrackedRequest(request=request(name, at=at), submitted_at=at, waiting_since=at)
         tracked.prefill_microseconds = round(1e6 * (seconds - STEP_SECONDS))
         self.queue.add(tracked)
@@ -153,7 +153,9 @@ def test_the_pace_follows_what_prefills_take_and_one_prefill_moves_it_little() -
 
 
 def test_a_prefill_counts_for_the_pace_by_its_length() -> None:
-    """Nine of ten are over before the step that they were expected to wait for; of ten the time is the tenth's."""
+    """Nine of ten prefills end before the step for which they were expected to wait. The tenth takes nearly all of the
+    time.
+    """
     pace = usual = 1.0
     for number in range(2000):
         seconds = 2.05 if number % 10 == 0 else 0.02
@@ -184,7 +186,9 @@ def test_no_bound_hides_that_an_instance_is_ten_or_fifty_times_as_fast_or_slow(f
 
 
 def test_among_other_routers_the_pace_is_that_of_the_shorter_prefills() -> None:
-    """Half of them wait for another router's prefill of the same length; the instance is no slower for that."""
+    """Half of the prefills wait for a prefill of another router with the same length, which does not make the instance
+    slower.
+    """
     alone = among_others = usual = 1.0
     for number in range(400):
         seconds = 2.1 if number % 2 else 1.05
@@ -206,7 +210,9 @@ def test_the_order_shown_is_the_planned_by_deadline_then_the_dropped_then_the_la
 
 
 def resting(calm: bool, *prefills: tuple[str, float]) -> Line:
-    """An engine whose last prefill was over at 1.0 and whose decodes need three tenths of its time."""
+    """Return the queue of an engine whose last prefill ended at 1.0, and whose decodes need three tenths of its
+    time.
+    """
     waiting = Line(calm=calm, load=load_of("i0", last_first_token_at=1.0), decode_share=0.3)
     for name, seconds in prefills:
         waiting.add(name, seconds, at=1.0)
@@ -215,7 +221,7 @@ def resting(calm: bool, *prefills: tuple[str, float]) -> Line:
 
 @pytest.mark.parametrize("calm", [False, True])
 def test_decodes_get_their_time_before_the_next_prefill(calm: bool) -> None:
-    """A prefill of 1 s where decodes need 0.3 of the time comes after 0.85 of 0.3 / 0.7 s."""
+    """Decodes need 0.3 of the time. After a prefill of 1 s, the next one comes after 0.85 of 0.3 / 0.7 s."""
     waiting = resting(calm, ("next", 1.0 + STEP_SECONDS))
     assert [waiting.take(at) for at in (1.0, 1.36)] == [None, None]
     assert waiting.take(1.37) == "next"
@@ -229,7 +235,7 @@ def test_a_shorter_prefill_that_comes_during_a_rest_goes_first_and_sooner() -> N
 
 
 def test_short_prefills_go_together_until_the_rest_of_one_is_owed_and_then_rest_together() -> None:
-    """Where decodes need half of the time, prefills of 0.04 s ask for 0.034 s of rest each, and 0.085 s may be owed."""
+    """Decodes need half of the time. Prefills of 0.04 s need rests of 0.034 s each, of which 0.085 s may be owed."""
     load = load_of("i0", last_first_token_at=1.0)
     waiting = Line(load=load, decode_share=0.5)
     for number in range(6):
@@ -248,8 +254,8 @@ def test_short_prefills_go_together_until_the_rest_of_one_is_owed_and_then_rest_
     st.floats(0.05, 0.75),
 )
 def test_however_prefills_come_decodes_get_their_share_but_for_one_short_rest(arrivals: list[tuple[float, float]], share: float) -> None:
-    """An engine that computes what it is sent, looked at every 10 ms: until each prefill ends it has rested for all
-    before it and for that one, less what may be owed.
+    """The engine computes what it is sent and is observed every 10 ms. When a prefill ends, the engine has rested for
+    it and for all prefills before it, except for the time that may be owed.
     """
     load = load_of("i0", last_first_token_at=0.0)
     waiting = Line(load=load, decode_share=share)
@@ -300,7 +306,9 @@ def test_a_long_one_goes_together_with_what_is_in_flight_before_a_rest_would_mak
 
 
 def test_while_the_pool_has_time_nobody_becomes_late_for_a_rest_and_beyond_it_rests_are_kept() -> None:
-    """Due at 5.9, and 3.4 s long: it would rest until 2.24, and a quarter of the target, 1.22 s, is left to 1.28."""
+    """The request is due at 5.9 and takes 3.4 s. The rest would last until 2.24. It ends at 1.28, a quarter of the
+    target (1.22 s) before the request would become late.
+    """
     for calm, sent in ((True, "urgent"), (False, None)):
         waiting = resting(calm, ("urgent", 3.4))
         assert waiting.take(1.22) is None
@@ -309,8 +317,8 @@ def test_while_the_pool_has_time_nobody_becomes_late_for_a_rest_and_beyond_it_re
 
 
 def test_a_rest_ends_early_when_those_in_line_would_be_in_time_only_just() -> None:
-    """Two of 2.2 s. The second would be done half a second before it is due, which is less than a quarter of the
-    target.
+    """Two requests take 2.2 s each. The second would end half a second before it is due, which is less than a quarter
+    of the target.
     """
     waiting = resting(True, ("first", 2.2))
     assert waiting.take(1.45) is None, "alone it rests until 1.80"
@@ -337,7 +345,7 @@ PREFILLS = st.lists(st.tuples(st.floats(0.06, 6.0), st.floats(0.0, 4.0)), max_si
 
 
 def most_in_time(prefills: Sequence[tuple[float, float]], now: float) -> int:
-    """By trying all subsets: how many can be in time together from `now` on."""
+    """Return the largest number of requests that can be in time together from `now` on, by trying all subsets."""
     best = 0
     for chosen in range(1 << len(prefills)):
         ends, fits = now, True

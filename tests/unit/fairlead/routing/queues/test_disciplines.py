@@ -65,7 +65,7 @@ def test_a_request_removed_and_added_again_is_sent_once() -> None:
 
 
 def due(name: str, prefill_seconds: float, *, at: float = 0.0) -> TrackedRequest:
-    """A request of the discipline `slack`."""
+    """Return a request for the discipline `slack`."""
     return TrackedRequest(request=request(name, at=at), submitted_at=at, waiting_since=at, prefill_microseconds=int(prefill_seconds * 1e6))
 
 

@@ -1,4 +1,4 @@
-"""When late requests may go: the pool's view of them."""
+"""When late requests may go, according to the pool's queues."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ PARAMETERS = QueueParameters()
 
 
 class Pool:
-    """Two instances and what waits there; prefills take a second per 1,000 tokens."""
+    """Two instances and the requests that wait there. A prefill takes a second per 1,000 tokens."""
 
     def __init__(self) -> None:
         self.accounting = Accounting(lambda prompt, hit: (prompt - hit) / 1000)
@@ -39,7 +39,7 @@ def test_they_may_go_while_the_pool_is_calm_however_much_waits() -> None:
 
 
 def test_they_may_go_while_little_but_late_requests_waits() -> None:
-    """A mean of 0.3 s, 6 % of the SLO: 0.6 s on two instances."""
+    """The mean is 0.3 s, which is 6 % of the SLO: 0.6 s on two instances."""
     pool = Pool()
     for number in range(30):
         pool.late.found(pool.queue(f"r{number}", 10_000), refuse=False)

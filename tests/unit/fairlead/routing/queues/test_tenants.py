@@ -1,4 +1,4 @@
-"""Tenants in an instance's queue: served work is shared, the pool's discipline holds within each."""
+"""Tenants in an instance's queue: service is shared among them, and the pool's discipline applies within each."""
 
 from collections import Counter
 
@@ -23,7 +23,7 @@ TARGET_SECONDS = 5.0
 
 
 class Line:
-    """A queue on an idle engine for a target of 5 s; late requests may go while it is `calm`."""
+    """A queue of an idle engine with a target of 5 s. While it is `calm`, late requests may go."""
 
     def __init__(
         self, discipline: str, *, fairly: bool = True, calm: bool = True, classes: tuple[PriorityClass, ...] = (), credit: float = 0.0
@@ -31,7 +31,7 @@ class Line:
         self.calm = calm
         self.tenants = Tenants(credit)
         self.sent: Counter[str] = Counter()
-        """Tenant → microseconds."""
+        """The microseconds of service that each tenant has had."""
         rules = DeadlineRules(
             late_share=0.0,
             late_may_go=lambda: self.calm,
@@ -263,7 +263,7 @@ def test_with_equal_backlogs_tenants_differ_by_at_most_one_request(discipline: s
 
 @given(st.lists(st.tuples(st.floats(0.05, 2.0), st.floats(0.05, 2.0)), min_size=40, max_size=80))
 def test_tenants_that_always_have_some_waiting_differ_by_a_target_of_work_at_most(lengths: list[tuple[float, float]]) -> None:
-    """In the deadline discipline, which plans so far ahead, whatever is late."""
+    """This is for the deadline discipline, which plans a target ahead, even for late requests."""
     line = Line("deadline", calm=False)
     now = 0.0
     added = 0
@@ -303,7 +303,9 @@ def test_all_that_waits_is_sent_once_and_counted_until_then(discipline: str, ste
 
 @given(st.sampled_from(DISCIPLINES), st.lists(st.floats(0.05, 6.5), min_size=1, max_size=12), st.floats(0.1, 3.0))
 def test_a_tenant_waits_for_no_more_of_a_flood_than_it_asks_for_itself(discipline: str, wanted: list[float], flood: float) -> None:
-    """A target's worth and one request aside, whatever its requests are like and however the flood goes on."""
+    """It may additionally wait for a target of work and one request, whatever the requests are and however long the
+    flood is.
+    """
     line = Line(discipline, calm=False)
     now = 0.0
     flooded = 0

@@ -1,5 +1,5 @@
-"""Turns of tasks under way in the `deadline` discipline: which turns are left out, who goes before whom, and for how
-long first turns may have to wait for them.
+"""Turns of tasks in progress in the `deadline` discipline: which turns are left out, which go first, and how long first
+turns may have to wait for them.
 """
 
 from hypothesis import given
@@ -17,7 +17,7 @@ SHARE = 0.1
 
 
 class Line:
-    """The queue of a full pool on an engine without decodes; late requests get no time of their own."""
+    """The queue of a full pool on an engine without decodes. Late requests get no time of their own."""
 
     def __init__(self, *, in_turn: bool = False) -> None:
         rules = DeadlineRules(
@@ -86,7 +86,7 @@ def test_of_late_turns_the_oldest_goes_first_for_none_may_wait_until_it_is_refus
 
 
 def test_where_several_tenants_wait_their_turns_decide() -> None:
-    """Else a tenant that calls everything a next turn would get the others' time."""
+    """Otherwise a tenant that marks every request as a next turn would get the other tenants' time."""
     line = Line(in_turn=True)
     for number in range(5):
         line.next_turn(f"greedy{number}", 6.0, tenant="greedy")

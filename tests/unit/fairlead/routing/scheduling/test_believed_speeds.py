@@ -1,5 +1,7 @@
-"""What a pool declares of its engines' speed against what they do: nothing is refused or moved by a speed that nobody
-has seen, and after a few prefills the declared one no longer matters.
+"""The declared speed of a pool's engines against their real speed.
+
+Nothing is refused or moved because of a speed that was never measured, and after a few prefills the declared speed no
+longer matters.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Answers that go on at another instance after they had begun: where, what counts, and what is recorded of it."""
+"""Answers that continue at another instance after they have begun: where, with which counts, and with which records."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from fairlead_testing.worlds.router_wire import Wire
 
 
 def begun(scheduler: PoolScheduler, name: str = "r0", session: str | None = None) -> Dispatch:
-    """A request of 1600 tokens whose first token came after 0.2 s, and 30 of its tokens by 1 s."""
+    """Return a request of 1600 tokens whose first token came after 0.2 s, and 30 of whose tokens came until 1 s."""
     [sent] = dispatches(scheduler.submit(request(name, 1600, blocks=(1, 2), session=session), 0.0))
     scheduler.first_token(name, 0.2)
     scheduler.generated(name, 1.0, 30)

@@ -1,4 +1,4 @@
-"""Contexts that the scheduler follows, and where the policy `fairlead` sends a new session for them."""
+"""Contexts that the scheduler follows, and where the policy `fairlead` therefore sends a new session."""
 
 from dataclasses import replace
 
@@ -7,11 +7,13 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import dispatches, having_seen, request, table
 
 CACHE = 20_000
-"""Tokens in the cache of an instance."""
+"""The number of tokens in the cache of an instance."""
 
 
 def pool(keep_weight: float) -> PoolScheduler:
-    """Two instances. An agent, whose turns came every two seconds, pauses; its context nearly fills one cache."""
+    """Return two instances, and an agent that had a turn every two seconds and now pauses. Its context nearly fills a
+    cache.
+    """
     of_table = table(2, policy="fairlead", kv_cache_tokens=CACHE, parameters={"keep_weight": keep_weight, "kv_seconds": 0.0})
     made = having_seen(PoolScheduler(of_table, "router-0", 0, sample_rate=1.0))
     assert {turn(made, "agent", 18_000, 2.0 * number) for number in range(10)} == {"i00"}
@@ -19,7 +21,7 @@ def pool(keep_weight: float) -> PoolScheduler:
 
 
 def turn(of_pool: PoolScheduler, session: str, tokens: int, at: float, *, answer: int = 10) -> str:
-    """A whole turn, whose first 1,024 tokens are those of all sessions; the instance that served it."""
+    """Serve a whole turn and return the instance that served it. Its first 1,024 tokens are those of all sessions."""
     own = sum(map(ord, session)) * 1000
     asked = request(f"{session}{at}", tokens, session=session, at=at, blocks=(1, 2, *range(own, own + tokens // 512 - 2)))
     (sent,) = dispatches(of_pool.submit(asked, at))

@@ -1,4 +1,4 @@
-"""Copies of prefixes that many sessions share: which are made, which never, and what is recorded."""
+"""Copies of prefixes that many sessions share: which are made, which are never made, and their records."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -27,7 +27,7 @@ from fairlead_testing.worlds.rare_moves import Served
 BLOCK = table(1).engine.block_tokens
 COPYING = KvTransferFacts(tokens_per_second=1e6, copies=COPIES_THAT_PAY)
 LONG = 20
-"""Blocks of a shared prefix."""
+"""The number of blocks of a shared prefix."""
 
 
 @dataclass
@@ -49,7 +49,9 @@ class Pool:
         return replace(found, engine=replace(found.engine, kv_transfer=self.facts), routing=routing)
 
     def ask(self, group: int, depth: int, now: float, within: str | None = None) -> tuple[RoutingRequest, str]:
-        """A session begins with the first `depth` blocks of its group's prefix; where it is sent."""
+        """Begin a session with the first `depth` blocks of its group's prefix, and return the instance that it is sent
+        to.
+        """
         number = len(self.turns)
         own = 1_000_000 + number
         blocks = (*range(1000 * group, 1000 * group + depth), own)
@@ -89,14 +91,14 @@ class Pool:
 
 
 def hot(pool: Pool, sessions: int = 8, now: float = 1.0) -> Pool:
-    """Sessions with one prefix, all at instance a."""
+    """Return a pool with sessions that share a prefix, all at instance a."""
     for _ in range(sessions):
         pool.serve(1, LONG, now, within="a")
     return pool
 
 
 def shown(record: ReRouteRecord) -> ReRoute:
-    """The record as the API shows it."""
+    """Return the record of a copy as the API shows it."""
     told: dict[str, Any] = {one.name: getattr(record, one.name) for one in fields(record)}
     told |= {"pool": str(record.pool), "at": datetime.fromtimestamp(record.at, UTC), "router": "router-0"}
     return ReRoute(**told, explanation="", paid_off=None)
@@ -225,7 +227,7 @@ STEPS = st.lists(
 
 @dataclass
 class Course:
-    """What happened in a random history."""
+    """The events of a random history."""
 
     began: list[tuple[float, PrefixCopy]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
@@ -233,7 +235,9 @@ class Course:
 
 
 def run(pool: Pool, steps: list[tuple[float, int, int, str, float, CacheFate, bool]]) -> Iterator[tuple[Course, PrefixCopy]]:
-    """Sessions come, some still compute at the next look, copies take their time; each copy as it begins."""
+    """Run a history and yield each copy as it begins. Some sessions still compute at the next look, and copies take
+    time.
+    """
     course, now = Course(), 1.0
     computed: list[tuple[RoutingRequest, str]] = []
     for pause, group, depth, place, seconds, fate, waits in steps:

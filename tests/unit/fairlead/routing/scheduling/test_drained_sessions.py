@@ -1,4 +1,4 @@
-"""Sessions of an instance that drains stay bound until their next request, and the policy says where that goes."""
+"""Sessions of a draining instance stay bound until their next request, and then the policy chooses its instance."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def a_turn(name: str, blocks: tuple[int, ...], now: float, session: str = "s") -
 
 
 class Pool:
-    """A scheduler whose instances come and go, and answer at once."""
+    """A scheduler whose instances change, and answer at once."""
 
     def __init__(self, policy: str, *names: str) -> None:
         self.entries = {name: entry(name) for name in names}
@@ -34,7 +34,7 @@ class Pool:
         return replace(table(list(self.entries.values()), policy=policy), version=version)
 
     def turns(self, now: float, **entries: InstanceEntry | None) -> None:
-        """New entries in the table; None: the instance leaves it."""
+        """Replace these entries of the table; None removes the instance from it."""
         for name, one in entries.items():
             if one is None:
                 del self.entries[name]
@@ -44,7 +44,7 @@ class Pool:
         self.scheduler.tick(now)
 
     def serve(self, request: RoutingRequest, now: float) -> str:
-        """The instance that answered."""
+        """Serve a request and return the instance that answered."""
         (dispatch,) = dispatches(self.scheduler.submit(request, now))
         self.scheduler.first_token(request.id, now)
         self.scheduler.complete(request.id, now, 10, None)
@@ -56,7 +56,9 @@ def draining(name: str) -> InstanceEntry:
 
 
 def a_session_that_moved() -> tuple[Pool, str, str]:
-    """Its first turn was computed at one instance, its second at another, which is its home."""
+    """Return a session whose first turn was computed at one instance, and its second at another, which is its home
+    now.
+    """
     pool = Pool("fairlead", "a", "b", "c")
     former = pool.serve(a_turn("r1", FIRST_TURN, 0.0), 0.0)
     pool.turns(1.0, **{former: entry(former, InstanceState.CORDONED, anchors=0)})

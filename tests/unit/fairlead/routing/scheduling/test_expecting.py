@@ -1,4 +1,4 @@
-"""Blocks that count as held where their prompt was sent, before the engine's events tell of them."""
+"""Blocks that count as held where their prompt was sent, before the engine's events report them."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ A, B = Source(instance="i00"), Source(instance="i01")
 
 
 def heard(instances: int = 1, **parameters: Any) -> PoolScheduler:
-    """A pool whose instances' events are followed, and have told of nothing."""
+    """Return a pool whose instances' events are followed, and have reported nothing yet."""
     given = {"speculative_seconds": 2.0} | parameters
     scheduler = PoolScheduler(table(instances, policy="min-ttft", window=0, parameters=given), "router-0", 1)
     scheduler.caches.takes_size(512)

@@ -14,7 +14,7 @@ from fairlead_testing.builders.routing import dispatches, entry, having_seen, re
 
 LOAD = EarlyRejectionFacts(mode="Load")
 SECOND = 6250
-"""Tokens that an instance prefills in a second; the TTFT target is 5 s."""
+"""The number of tokens that an instance prefills in a second. The TTFT target is 5 s."""
 
 
 def of(tenant: str, name: str, tokens: int = SECOND, *, at: float = 0.0, of_class: str = "default") -> RoutingRequest:
@@ -34,7 +34,7 @@ def pool(rejection: EarlyRejectionFacts | None = None, policy: str = "fairlead",
 
 
 def end(of_pool: PoolScheduler, name: str, now: float) -> list[str]:
-    """The request's first token and end; what is sent for it."""
+    """Give the request its first token and its end; return the requests that are sent then."""
     sent = [*of_pool.first_token(name, now), *of_pool.complete(name, now, 1, None)]
     return [one.request.id for one in dispatches(sent)]
 
@@ -117,7 +117,7 @@ def sized(tenant: str, name: str, body_bytes: int) -> RoutingRequest:
 
 
 def holding(*held: RoutingRequest, limit: int = 4096, held_bytes: int = 1000) -> PoolScheduler:
-    """A pool that holds these, and may hold so many requests and bytes."""
+    """Return a pool that holds these requests, and may hold this many requests and bytes."""
     settings = SchedulerSettings(held_limit=limit, held_bytes=held_bytes)
     made = PoolScheduler(fairly(table([entry("i00", InstanceState.CORDONED)])), "router-0", 0, settings=settings)
     for one in held:
@@ -171,7 +171,7 @@ def test_a_newer_table_puts_what_waits_in_turn_and_back() -> None:
 
 
 def test_a_session_of_a_tenant_stays_at_home_behind_another_tenants_flood() -> None:
-    """As what waits there goes after it, nothing is predicted to be won elsewhere."""
+    """The waiting requests go after its own, so no gain is predicted elsewhere."""
     chat = pool(instances=2)
     (first,) = dispatches(chat.submit(replace(of("other", "o0", 2 * SECOND), session="s", blocks=tuple(range(24))), 0.0))
     end(chat, "o0", 1.0)

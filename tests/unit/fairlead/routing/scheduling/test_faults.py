@@ -1,7 +1,7 @@
-"""Whose fault a failure is: engines and clients that fail in every way, in virtual time.
+"""Who caused a failure: engines and clients that fail in every way, in virtual time.
 
-A client's requests that engines cannot serve must not take the pool from others, and an engine that fails must not draw
-what others would serve.
+Requests that engines cannot serve must not make a pool unusable for other clients, and an engine that fails must not
+attract requests that other engines would serve.
 """
 
 import sys
@@ -30,7 +30,7 @@ POLICIES = ("fairlead", "least-loaded", "round-robin", "dualmap", "sticky", "ear
 
 @dataclass(kw_only=True)
 class Asked:
-    """One request of a client: what it makes engines do, and what became of it."""
+    """A client's request: what it makes engines do, and its outcome."""
 
     name: str
     client: str
@@ -42,8 +42,10 @@ class Asked:
 
 
 class Fleet:
-    """A scheduler, engines that serve or fail what they are sent, and a clock. `bad` engines fail everything, with this
-    fault and within milliseconds. Every engine answers questions about itself once a second.
+    """A scheduler, engines that serve or fail requests, and a clock.
+
+    `bad` engines fail every request with this fault within milliseconds. Every engine answers queries about itself once
+    a second.
     """
 
     def __init__(self, engines: int, policy: str, *, seed: int = 1, bad: dict[str, Fault] | None = None) -> None:
@@ -53,7 +55,7 @@ class Fleet:
         self.bad = bad or {}
         self.asked: dict[str, Asked] = {}
         self.open_ticks: Counter[str] = Counter()
-        """How often each was kept from requests."""
+        """For each instance, the number of ticks at which its circuit was open."""
         self.later: list[tuple[float, int, Callable[[], None]]] = []
         self.numbers = count()
         self.again: dict[str, Callable[[], None]] = {}
@@ -94,7 +96,7 @@ class Fleet:
         return one
 
     def arrive(self, after: float, client: str, **how: Any) -> None:
-        """A request that comes later."""
+        """Schedule a request that arrives later."""
 
         def ask() -> None:
             self.ask(client, **how)
@@ -102,7 +104,7 @@ class Fleet:
         self.after(after, ask)
 
     def loop(self, client: str, pause: float, kind: str = "good", **how: Any) -> None:
-        """A client that asks, waits for the end, pauses, and asks again."""
+        """Run a client that sends a request, waits for its end, pauses, and repeats this."""
 
         def ask() -> None:
             one = self.ask(client, kind, **how)
@@ -310,7 +312,7 @@ def test_a_refusal_of_what_is_no_more_in_flight_opens_no_circuit(request_id: str
 
 
 def _work_of_a_failure(open_cases: int) -> int:
-    """Calls and resumptions in the scheduler when one more request fails on its second instance."""
+    """Return the number of calls and resumptions in the scheduler when another request fails on its second instance."""
     scheduler = PoolScheduler(table(2, policy="round-robin", window=0), "router-0", 1)
     again: Dispatch | Refusal | None = None
     for number in range(open_cases + 1):
@@ -379,7 +381,7 @@ def test_an_instance_that_was_passed_over_is_no_attempt() -> None:
 
 
 def failed_everywhere(scheduler: PoolScheduler, name: str, at: float) -> Refusal:
-    """Return what becomes of a request that every instance answers with a 500."""
+    """Return the outcome of a request that every instance answers with a 500."""
     [sent] = scheduler.submit(request(name, 200, session=name, at=at), at)
     while isinstance(sent, Dispatch):
         scheduler.instance_failed(sent.instance, at, Fault.STATUS, name)

@@ -1,4 +1,4 @@
-"""Sessions that move and take their KV blocks along: when the scheduler asks for that, and what it learns from it."""
+"""Sessions that move with their KV blocks: when the scheduler decides on that, and what it learns from it."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ FAST = KvTransferFacts(tokens_per_second=1e6)
 
 
 class Pool:
-    """Two instances; a session has its context at the one that now drains."""
+    """Two instances. A session has its context at the one that now drains."""
 
     def __init__(self, transfer: KvTransferFacts | None = FAST, **engine: float) -> None:
         self._engine = replace(table(1).engine, kv_transfer=transfer, **engine)  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def test_every_move_takes_its_blocks_along_where_that_is_asked_for() -> None:
 
 
 def leaving(sessions: int) -> PoolScheduler:
-    """A scheduler of two instances; the sessions s0, s1, … have their contexts at the one that now drains."""
+    """Return a scheduler of two instances. The sessions s0, s1, … have their contexts at the one that now drains."""
     engine = replace(table(1).engine, kv_transfer=KvTransferFacts(when=EVERY_MOVE))
     home = replace(table([entry("a"), entry("b", InstanceState.DRAINING)], policy="fairlead"), engine=engine)
     scheduler = PoolScheduler(home, "router-0", 0, sample_rate=1.0)
@@ -210,7 +210,7 @@ def test_a_request_that_is_retried_fetches_nothing() -> None:
 
 
 BUSY = 60
-"""Blocks that the holder of a prefix computes while the next request for it comes."""
+"""The number of blocks that the holder of a prefix computes when the next request for the prefix arrives."""
 
 
 @pytest.mark.parametrize("policy", ["fairlead", "mooncake"])
@@ -245,7 +245,7 @@ def test_a_live_pool_weighs_fetching_as_a_modelled_one_does(policy: str, movable
 
 
 class Busy:
-    """Two instances; a session has its context at the one that now computes a prompt of so many blocks."""
+    """Two instances. A session has its context at the one that now computes a prompt of this many blocks."""
 
     def __init__(self, blocks: int) -> None:
         engine = replace(table(1).engine, kv_transfer=FAST)

@@ -1,4 +1,4 @@
-"""What a pool knows of its decode steps before its first answers have ended, and from when on it goes by that."""
+"""What a pool knows about its decode steps before its first answers have ended, and when it begins to use that."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from fairlead_testing.builders.routing import request, table
 
 
 def decoding(answers: int) -> PoolScheduler:
-    """A pool of one instance on which so many answers began at 1 s."""
+    """Return a pool of one instance on which this many answers began at 1 s."""
     scheduler = PoolScheduler(table(1, policy="fairlead", window=0), "router-0", 1)
     for number in range(answers):
         scheduler.submit(request(f"r{number}", 1), 0.0)
@@ -20,7 +20,7 @@ def decoding(answers: int) -> PoolScheduler:
 
 
 def step_seconds(scheduler: PoolScheduler) -> float:
-    """The predicted step of the instance as it is loaded now."""
+    """Return the predicted decode step of the instance at its present load."""
     load = scheduler.load("i00")
     assert load is not None
     return scheduler._state.decode_times.seconds(load.decode_tokens, load.decoding)

@@ -1,4 +1,4 @@
-"""Whose held requests leave for one that there is no room for."""
+"""Whose held requests are refused when there is no room for another one."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from fairlead_testing.builders.routing import request
 
 
 def held(*sizes: int) -> list[TrackedRequest]:
-    """Requests of one tenant with bodies of these sizes, the oldest first."""
+    """Return requests of one tenant with bodies of these sizes, the oldest first."""
     return [
         TrackedRequest(request=replace(request(f"r{place}"), tenant="flood", body_bytes=size), submitted_at=float(place))
         for place, size in enumerate(sizes)

@@ -1,4 +1,4 @@
-"""Which decisions are kept, and with which weight: any way a request can end, any rate, more than may be written."""
+"""Which decisions are kept, and with which weight: for all ends of a request, all rates, and above the write limit."""
 
 from collections import Counter
 from dataclasses import replace
@@ -67,7 +67,7 @@ def scheduler(rate: float, seed: int = 1) -> PoolScheduler:
 
 
 def run(one: PoolScheduler, name: str, how: str, now: float) -> str:
-    """A request that begins at `now` and ends so. Its decision's id, as its client hears it."""
+    """Run a request that begins at `now` and ends in this way. Return its decision's id as its client gets it."""
     asked = replace(request(name, at=now, session="watched" if how == "watched" else None), explain=how == "asked")
     if how == "refused":
         one.update_table(replace(pool(0), version=one.table.version + 1), now)

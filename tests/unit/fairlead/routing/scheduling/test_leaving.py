@@ -1,4 +1,4 @@
-"""Why a session leaves its home, and for how little it does not."""
+"""Why a session leaves its home, and which gains are too small for that."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,10 @@ from fairlead_testing.worlds.watched_policy import Recorded
 
 
 def at_home(policy: str, crowd: int, **parameters: Any) -> tuple[PoolScheduler, str, str]:
-    """Session s has a home of two instances, before which `crowd` tokens of others wait; nothing waits at the other."""
+    """Return a scheduler in which session s has a home where `crowd` tokens of other requests wait.
+
+    Nothing waits at the other instance.
+    """
     scheduler = PoolScheduler(table(2, policy=policy, parameters=parameters, window=0), "router-0", 1, sample_rate=1.0)
     scheduler.submit(request("a", 100, session="s"), 0.0)
     scheduler.first_token("a", 0.1)
@@ -38,7 +41,7 @@ def at_home(policy: str, crowd: int, **parameters: Any) -> tuple[PoolScheduler, 
 
 
 def next_turn(scheduler: PoolScheduler, **more: Any) -> tuple[str, list[MigrationRecord], DecisionRecord]:
-    """Where the session's next request goes, and what is recorded of that."""
+    """Return the instance of the session's next request, and the records of that."""
     (sent,) = dispatches(scheduler.submit(replace(request("b", 200, session="s", at=1.0), **more), 1.0))
     scheduler.complete("b", 2.0, 5, None)
     records = scheduler.take_records(3.0, final=True)
@@ -117,7 +120,9 @@ def test_a_policy_that_keeps_homes_and_does_not_say_why_it_leaves_them_is_refuse
 
 
 def rolled(policy: str, *, stays: tuple[bool, bool], last: InstanceState = InstanceState.SERVING) -> PoolScheduler:
-    """A session's home drains; of two others the first is idle, the second busy."""
+    """Return a scheduler in which a session's home drains. Of the two other instances the first is idle, the second
+    busy.
+    """
     before = [entry("home"), *(entry(name, InstanceState.DRAINING) for name in ("idle", "busy"))]
     scheduler = PoolScheduler(table(before, policy=policy), "router-0", 1, sample_rate=1.0)
     (sent,) = dispatches(scheduler.submit(request("r0", 100, session="s"), 0.0))

@@ -1,8 +1,8 @@
-"""Long busy histories of every policy, by seed: nobody unfit is named for anything, every end leaves nothing, every
-refusal helps its client.
+"""Long busy histories of every policy, by seed: no unfit instance is chosen, nothing is left at the end of a request,
+and every refusal helps its client.
 
-`test_scheduler_histories.py` looks for the shortest history that breaks a rule; these are long enough to fill queues,
-fetch prefixes and migrate.
+`test_scheduler_histories.py` looks for the shortest history that breaks a rule. These histories are long enough to fill
+queues, fetch prefixes and migrate.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ OWN: dict[str, dict[str, Any]] = {
 
 
 class History:
-    """A scheduler, its clock, and where the world believes each request to be: waiting, prefilling or decoding."""
+    """A scheduler, its clock, and the expected state of each request: waiting, prefilling or decoding."""
 
     def __init__(self, policy: str, seed: int, seen: Counter[str]) -> None:
         self.draw = Random(f"{policy}/{seed}")
@@ -154,7 +154,7 @@ class History:
             self.take(self.scheduler.tick(self.now))
 
     def fail(self) -> None:
-        """An instance fails until its circuit opens, works again, or tells its KV usage."""
+        """Let an instance fail until its circuit opens, recover, or report its KV usage."""
         instance = f"i{self.draw.randrange(6)}"
         for _ in range(3):
             self.scheduler.instance_failed(instance, self.now)
@@ -164,8 +164,9 @@ class History:
         self.take(self.scheduler.tick(self.now))
 
     def change(self) -> None:
-        """Instances come, go, drain, are lost (at times all of them) and take other roles; the outlook and the early
-        rejection mode may change too.
+        """Let instances appear, leave, drain, be lost (sometimes all of them) or change their roles.
+
+        The outlook and the mode of early rejection may change too.
         """
         fit = self.draw.choice([0.0, 0.5, 0.8, 1.0, 1.0])
         if self.split and self.draw.random() < 0.4:
@@ -182,7 +183,7 @@ class History:
         self.take(self.scheduler.update_table(self.table, self.now))
 
     def told(self) -> None:
-        """Another router's binding arrives, and blocks that were fetched."""
+        """Receive the binding of another router, and fetched blocks."""
         session, instance = f"s{self.draw.randrange(4)}", self.draw.choice([None, "i0", "i1"])
         reason = BindingReason.SLO
         one = Binding(
@@ -280,7 +281,7 @@ CONTENDED = {
 
 @cache
 def histories(policy: str) -> Counter[str]:
-    """What was seen over all seeds."""
+    """Run histories with all seeds, and return counts of their events."""
     seen: Counter[str] = Counter()
     with watched_policies(seen):
         for seed in SEEDS:

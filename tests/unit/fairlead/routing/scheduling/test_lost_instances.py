@@ -1,4 +1,4 @@
-"""Sessions whose instance is lost: each finds a new home at its next request, and together they crowd nobody."""
+"""Sessions whose instance is lost: each gets a new home at its next request, and together they overload no instance."""
 
 from collections import Counter
 from dataclasses import replace
@@ -16,7 +16,7 @@ LOST = ("i00", "i01")
 
 
 class Conversations:
-    """Sessions, each of a system prompt that all share and two blocks of its own."""
+    """Sessions whose prompts begin with a common system prompt and two blocks of their own."""
 
     def __init__(self, of: RoutingTable) -> None:
         self.scheduler = PoolScheduler(of, "router-0", 0, sample_rate=0.0)
@@ -24,7 +24,9 @@ class Conversations:
         self._asked: list[str] = []
 
     def turn(self, session: int, seconds: float) -> str:
-        """The session's next turn, `seconds` after the last one of anybody; returns who computes it."""
+        """Send the session's next turn, `seconds` after the last turn of any session; return the instance that computes
+        it.
+        """
         self.now += seconds
         blocks = (0, 10 * session + 1, 10 * session + 2)
         one = request(f"{self.now:.6f}", 1600, blocks=blocks, session=f"s{session}", at=self.now)
@@ -33,7 +35,7 @@ class Conversations:
         return sent.instance
 
     def answer_all(self) -> None:
-        """Every turn so far is answered."""
+        """Answer all turns so far."""
         for name in self._asked:
             self.scheduler.first_token(name, self.now + 0.3)
             self.scheduler.complete(name, self.now + 0.6, 10, None)
@@ -44,7 +46,7 @@ class Conversations:
 
 
 def after_a_loss(policy: str, prefill: int = 0) -> tuple[Conversations, dict[str, str | None]]:
-    """All sessions have had a turn, then two of six instances are lost; and where the sessions were at home."""
+    """Return sessions that have all had a turn before two of six instances were lost, and their former homes."""
     instances = entries(6)
     if prefill:
         instances = tuple(replace(one, role=Role.PREFILL if n < prefill else Role.DECODE) for n, one in enumerate(instances))

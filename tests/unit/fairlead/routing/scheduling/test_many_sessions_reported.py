@@ -1,4 +1,4 @@
-"""What the API hears of sessions that a client makes up, through the whole scheduler."""
+"""What the API gets reported of sessions that a client invents, through the whole scheduler."""
 
 from dataclasses import replace
 from itertools import count
@@ -14,7 +14,7 @@ FLOOD = 200
 
 
 class Pool:
-    """A pool of two instances that serves each request at once, and what its router reports of sessions."""
+    """A pool of two instances that serves each request at once, and its router's reports of sessions."""
 
     def __init__(self) -> None:
         table = routing_table(["127.0.0.1:1", "127.0.0.1:2"])

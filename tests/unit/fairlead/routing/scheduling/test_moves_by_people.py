@@ -1,5 +1,5 @@
-"""A person moved a session: its next request goes to its new home, whatever the policy would choose, and tells what
-became of the move.
+"""A person moved a session: its next request goes to the new home even if the policy would choose another instance, and
+reports the outcome of the move.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ HOMES = ("ear", "fairlead", "dualmap", "cache-affinity", "sticky")
 
 
 def lived(policy: str) -> tuple[PoolScheduler, str, str]:
-    """Session s lives at the first instance, and a person moves it to the second."""
+    """Return a scheduler in which a person moved session s from the first instance to the second."""
     scheduler = PoolScheduler(table(4, policy=policy), "router-0", 1, sample_rate=1.0)
     turn(scheduler, "a", 0.0)
     home = home_of(scheduler)

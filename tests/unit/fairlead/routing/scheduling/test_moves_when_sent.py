@@ -1,4 +1,4 @@
-"""Sessions that move only when the request that carries them is sent, and only if there is room for them then."""
+"""Sessions that move only when the request that carries them is sent, and only if there is room then."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,8 +20,9 @@ CONTEXT = tuple(range(10, 14))
 
 
 def hot_home(instances: int = 2, capacity: int = CAPACITY, before_it: int = 0) -> PoolScheduler:
-    """Session s lives on i00, which computes `crowd`; i01 computes `other`. Request b of s waits for i01, to move s,
-    behind one of so many tokens if there is any.
+    """Return a scheduler with session s on i00, which computes `crowd`, while i01 computes `other`.
+
+    Request b of s waits for i01 to move s. If a number of tokens is given, another request of this size waits before b.
     """
     pool = table(instances, policy="ear", parameters={"hot_tokens": 3_000, "least_gain_seconds": -3600.0}, kv_cache_tokens=capacity)
     scheduler = PoolScheduler(pool, "router-0", 1, sample_rate=1.0)
@@ -93,7 +94,7 @@ def test_exactly_the_room_it_needs_is_enough() -> None:
 
 
 def test_what_was_sent_before_it_takes_room_too() -> None:
-    """No engine tells its usage: what this router has running there counts."""
+    """No engine reports its usage, so the requests that this router runs there count."""
     scheduler = hot_home(capacity=4_900, before_it=400)
     assert sent(scheduler.first_token("other", 3.0)) == [("before", "i01")]
     assert sent(scheduler.first_token("before", 3.5)) == []

@@ -1,5 +1,5 @@
-"""Routers that decide for themselves and hear of each other late: whatever is lost, late or restarted, no request is
-counted twice, and what is old counts no more.
+"""Routers that decide separately and get each other's reports late. Even after losses, delays and restarts, no request
+is counted twice, and old reports no longer count.
 """
 
 from dataclasses import replace
@@ -98,7 +98,7 @@ WORD = st.tuples(
 
 @given(words=st.lists(WORD, max_size=40))
 def test_whatever_is_lost_late_or_restarted_nobody_is_counted_twice(words: list[tuple[str, int, float]]) -> None:
-    """What is counted as others' is always what they told in one exchange, each of them once."""
+    """The counts of other routers always come from one exchange, with one report of each router."""
     routers = apart(3)
     now, sent, running, kept = 0.0, 0, [[], [], []], []  # type: ignore[var-annotated]
     said: list[set[int]] = [{0}, {0}, {0}]

@@ -1,4 +1,4 @@
-"""While a pool's migrations are paused, sessions stay where they are, and queued requests wait where they do."""
+"""While a pool's migrations are paused, sessions stay at their homes, and queued requests stay in their queues."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +40,9 @@ def sent(outcomes: Sequence[Dispatch | Refusal]) -> list[tuple[str, str]]:
 
 
 def crowded(policy: str, mode: str, instances: int = 4, **more: int) -> tuple[PoolScheduler, str]:
-    """Session s has a home, before which 60,000 tokens of others wait; nothing waits elsewhere."""
+    """Return a scheduler in which 60,000 tokens of other requests wait at the home of session s, and nothing
+    elsewhere.
+    """
     parameters = more | ({"hot_tokens": 3_000} if policy == "ear" else {})
     scheduler = scheduler_of(paused(table(instances, policy=policy, parameters=parameters), 1, mode))
     scheduler.submit(request("a", 2_100, session="s", blocks=CONTEXT), 0.0)

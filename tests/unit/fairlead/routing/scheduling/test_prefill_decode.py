@@ -1,4 +1,6 @@
-"""Pools with prefill and decode instances: who is chosen, what counts where, and what happens when one side fails."""
+"""Pools with prefill and decode instances: which are chosen, where requests count, and what happens when a role
+fails.
+"""
 
 from dataclasses import replace
 from math import inf
@@ -115,13 +117,13 @@ def test_static_pd_takes_the_least_pending_and_the_least_kv_with_room_for_the_re
 
 
 def without(pool: RoutingTable, *gone: str) -> RoutingTable:
-    """The next version, in which these instances drain."""
+    """Return the next version of the table, in which these instances drain."""
     entries = tuple(replace(one, state=InstanceState.DRAINING) if one.id in gone else one for one in pool.instances)
     return replace(pool, version=pool.version + 1, instances=entries)
 
 
 def revised(pool: RoutingTable, **revisions: str) -> RoutingTable:
-    """The same pool, its instances of these revisions."""
+    """Return the same pool with instances of these revisions."""
     return replace(pool, instances=tuple(replace(one, revision=revisions.get(one.id, "")) for one in pool.instances))
 
 
@@ -413,7 +415,7 @@ LATE_SECONDS = 1000.0
 @given(st.lists(st.sampled_from(["retry", "generated", "first_token"]), max_size=4), st.sampled_from(["complete", "fail", "cancel"]))
 @examples(100)
 def test_whatever_becomes_of_what_warms_an_heir_it_is_in_no_figure_but_the_work_of_its_instances(steps: list[str], ending: str) -> None:
-    """A late first token, a failed attempt, tokens, an end: none is a client's."""
+    """A late first token, a failed attempt, tokens and an end: none of these is a client's."""
     scheduler = PoolScheduler(split_pool(prefill=2, decode=2), "router-0", 1)
     (sent,) = dispatches(scheduler.submit(replace(request("heir", 2_048), warms=True), 0.0))
     now = LATE_SECONDS

@@ -1,4 +1,4 @@
-"""Priority classes in the scheduler: which requests are sent first, refused first and how they are recorded."""
+"""Priority classes in the scheduler: which requests are sent first, which are refused first, and their records."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from fairlead_testing.builders.routing import dispatches, entry, having_seen, re
 HIGH, LOW = PriorityClass(name="high", priority=10), PriorityClass(name="low", priority=-10, share=0.5)
 LOAD = EarlyRejectionFacts(mode="Load")
 SECOND = 6250
-"""Tokens that an instance prefills in a second; the TTFT target is 5 s."""
+"""The number of tokens that an instance prefills in a second. The TTFT target is 5 s."""
 
 
 def of(priority_class: str, name: str, tokens: int = SECOND, at: float = 0.0) -> RoutingRequest:
@@ -35,7 +35,7 @@ def pool(
 
 
 def end(of_pool: PoolScheduler, name: str, now: float) -> list[str]:
-    """The request's first token and end; what is sent for it."""
+    """Give the request its first token and its end; return the requests that are sent then."""
     sent = [*of_pool.first_token(name, now), *of_pool.complete(name, now, 1, None)]
     return [one.request.id for one in dispatches(sent)]
 

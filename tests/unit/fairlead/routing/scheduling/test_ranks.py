@@ -1,4 +1,4 @@
-"""Data-parallel ranks: each is a target of its own for placing, loads and sessions; failures are the instance's."""
+"""Data-parallel ranks: placement, loads and sessions treat each as its own target, but failures are the instance's."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def scheduler(instances: Any, policy: str = "fairlead", **facts: Any) -> PoolSch
 
 
 def turn(session: int, number: int, at: float) -> RoutingRequest:
-    """A turn of a conversation: all blocks of the turns before it, and four new ones."""
+    """Return a turn of a conversation, with all blocks of the turns before it and four new ones."""
     blocks = tuple(hash((session, place)) & (2**64 - 1) for place in range(4 * (number + 1)))
     return request(f"s{session}t{number}", 512 * len(blocks) + 10, blocks=blocks, session=f"s{session}", at=at)
 
@@ -109,7 +109,7 @@ def test_a_lost_rank_moves_its_own_sessions_only(policy: str) -> None:
 
 
 def test_a_session_whose_rank_was_told_before_it_is_known_goes_there_once_it_is() -> None:
-    """As after a restart of the router: bindings are recalled before any engine was asked."""
+    """After a restart of the router, bindings are recalled before any engine was asked for its ranks."""
     live = scheduler(2, "fairlead")
     told = Binding(pool=POOL, session="s1", instance="i01", rank=5, version=3, reason=BindingReason.COLD, bound_at=0.0, migrated_at=None)
     live.apply_bindings([told], 0.0)

@@ -1,5 +1,5 @@
-"""What a router recalls of its engines stands in for what it has not measured, and whatever is wrong in it is gone
-after 200 requests.
+"""A router's recalled knowledge of its engines replaces measurements that it lacks. Errors in it are gone after 200
+requests.
 """
 
 from dataclasses import replace

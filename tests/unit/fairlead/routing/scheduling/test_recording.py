@@ -160,7 +160,7 @@ def test_seconds_nobody_wants_are_not_kept() -> None:
 
 
 def finish(seconds: LoadSeconds, load: InstanceLoad, now: float, *, ttft: float | None, tpot: float | None) -> None:
-    """A request of 10 prompt tokens ends, judged by a TTFT of 5 s and a TPOT of 0.1 s."""
+    """End a request of 10 prompt tokens, judged by a TTFT of 5 s and a TPOT of 0.1 s."""
     slo = SloFacts(ttft_seconds=5.0, tpot_seconds=0.1)
     seconds.completed(
         load, load, now, prompt_tokens=10, hit_tokens=0, output_tokens=5, more_tokens=5, ttft_seconds=ttft, tpot_seconds=tpot, slo=slo

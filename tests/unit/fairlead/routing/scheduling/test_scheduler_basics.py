@@ -1,4 +1,4 @@
-"""The scheduler's contract with the router: one request at a time through its whole life."""
+"""The scheduler's contract with the router: one request at a time, through all its states."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -150,7 +150,7 @@ def test_no_engine_keeps_an_unstreamed_prefill_forever_by_what_it_says(waiting: 
 
 
 def test_before_a_speed_is_measured_an_engine_that_has_begun_gets_the_next_request() -> None:
-    """The declared speed says a hundred seconds."""
+    """By the declared speed, the first prompt would take a hundred seconds."""
     scheduler = make_scheduler(make_table(1))
     scheduler.observe_engine("chat-b0", 0.0, 99.0, 0)
     one_dispatch(scheduler.submit(unstreamed("r1", 625_000, 100.0), 100.0))
@@ -304,7 +304,7 @@ def test_a_request_given_up_is_refused_while_it_waits_and_goes_on_once_it_was_se
 
 
 def failing_on(bad: str, scheduler: PoolScheduler) -> None:
-    """The policy in force fails on requests whose id begins so, as one of somebody's own may."""
+    """Make the present policy raise for requests whose id begins with this text, as a user's own policy may."""
     policy = scheduler._state.policy
 
     def choose(request: RoutingRequest, view: PoolView, now: float) -> Decision:
@@ -531,8 +531,8 @@ def test_under_the_papers_preset_queues_are_looked_at_only_when_a_request_comes(
 
 
 def test_under_the_codes_preset_a_busy_instance_gets_no_prefill_beside_others() -> None:
-    """Four may be in flight. The first two come within the threshold of 15,625 tokens; the others wait for the second
-    that a first token is old at most.
+    """Four prefills may be in flight. The first two requests are within the threshold of 15,625 tokens. The others wait
+    until the last first token is a second old.
     """
     table = make_table(1, policy="dualmap", window=4)
     speed = replace(table.engine, prefill_tokens_per_second=6250.0)

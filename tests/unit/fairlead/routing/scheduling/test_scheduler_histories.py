@@ -1,5 +1,5 @@
-"""Random histories of a scheduler: whatever happens, each request ends once, counters are exact,
-and nobody unfit is chosen.
+"""Random histories of a scheduler: in all of them each request ends once, counters are exact, and no unfit instance is
+chosen.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ PROMPTS = st.lists(st.integers(0, 2), max_size=5)
 
 
 class SchedulerHistory(RuleBasedStateMachine):
-    """One scheduler, a clock, and what the world believes of every request."""
+    """A scheduler, a clock, and the expected state of every request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,12 +50,14 @@ class SchedulerHistory(RuleBasedStateMachine):
         self.version = 1
         self.counter = 0
         self.alive: dict[str, str | None] = {}
-        """Requests not ended → the instance they were last dispatched to."""
+        """For each request that has not ended, the instance to which it was last dispatched."""
         self.decodes: dict[str, str | None] = {}
         self.unreachable: dict[str, set[str]] = {}
         self.first_tokens: set[str] = set()
         self.changed_roles: set[str] = set()
-        """Instances that changed their role under what was queued there, which keeps the reason of its decision."""
+        """Instances that changed their role while requests were queued there. The requests keep the reason of their
+        decision.
+        """
         self.ended: set[str] = set()
         self.moves_total = 0
 
@@ -98,22 +100,26 @@ class SchedulerHistory(RuleBasedStateMachine):
         self.waiting = {load.entry.id: load.waiting for load in self.scheduler.loads()}
 
     def fits(self, load: InstanceLoad, decoding: Sequence[InstanceEntry]) -> bool:
-        """Whether an instance may be chosen now, worked out here: the view keeps `lacks_decode` only as
-        fresh as its last question.
+        """Return whether an instance may be chosen now.
+
+        This is computed here, because the view updates `lacks_decode` only when it is asked.
         """
         able = load.entry.role is not Role.PREFILL or any(load.entry.pairs_with(one) for one in decoding)
         return able and self.may_be_sent(load)
 
     def may_be_sent(self, load: InstanceLoad) -> bool:
-        """Whether it takes requests, as far as its state and its circuit go: a load is spared only by the last view."""
+        """Return whether the instance may get requests by its state and its circuit. Only the last view spares a
+        load.
+        """
         accepting = [one for one in self.scheduler.loads() if one.entry.accepting]
         return load.entry.accepting and (load.broken_until <= self.now or is_spared(load, accepting, self.now))
 
     def see(self, outcomes: Sequence[Dispatch | Refusal], unfit: Set[str | None] | None = None) -> None:
-        """Take note of what the scheduler answered; no instance that was unfit before the call may have been chosen.
+        """Process the scheduler's answers, and assert that no instance was chosen that was unfit before the call.
 
-        Calls that end a request (they give `unfit`) may make its own instance fit again: if it was the probe of an open
-        circuit, there is room for another; and with an instance that decodes, the prefill instances that lacked one.
+        A call that ends a request (with its `unfit`) may make the request's own instance fit. If the request was the
+        probe of an open circuit, there is room for another probe. If the instance decodes, prefill instances that
+        lacked one are fit too.
         """
         if unfit is not None:
             unfit = unfit - self.lacking_decodes
@@ -145,8 +151,10 @@ class SchedulerHistory(RuleBasedStateMachine):
         self.snapshot()
 
     def see_decode(self, outcome: Dispatch, chosen: InstanceEntry, unfit: Set[str | None] | None) -> None:
-        """A prefill instance always comes with an accepting instance that decodes, and any other decodes itself;
-        blocks are fetched elsewhere.
+        """Assert that a prefill instance comes with an accepting decode instance, and that any other instance decodes
+        itself.
+
+        Blocks are fetched from another instance.
         """
         assert (outcome.decode is not None) == (chosen.role is Role.PREFILL)
         assert outcome.transfer_from != outcome.instance
@@ -165,7 +173,7 @@ class SchedulerHistory(RuleBasedStateMachine):
         self.ended.add(name)
 
     def any_request(self, data: st.DataObject) -> str:
-        """A request in flight, or at times one that has ended or never was."""
+        """Return a request in flight, or sometimes one that has ended or never existed."""
         names = [*sorted(self.alive), *sorted(self.ended)[:2], "ghost"]
         return data.draw(st.sampled_from(names))
 

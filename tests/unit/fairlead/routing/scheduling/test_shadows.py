@@ -1,6 +1,4 @@
-"""Policies that only advise: they change nothing, whatever they are and whatever they raise, and their answers are
-recorded.
-"""
+"""Policies that only advise: they change nothing, even if they raise, and their answers are recorded."""
 
 from dataclasses import replace
 from typing import Any
@@ -38,7 +36,7 @@ def scheduler(of_table: RoutingTable, rate: float = 1.0) -> PoolScheduler:
 
 
 def serve(one: PoolScheduler, name: str, at: float, blocks: tuple[int, ...] = (), session: str | None = None) -> str:
-    """A request that is served at once; the instance."""
+    """Serve a request at once and return its instance."""
     sent = dispatches(one.submit(request(name, 512 * len(blocks) or 1024, blocks=blocks, session=session, at=at), at))
     one.first_token(name, at + 0.01)
     one.complete(name, at + 0.02, 10, None)
@@ -63,7 +61,7 @@ def test_the_answer_of_a_shadow_is_recorded_with_the_predictions_for_both_target
 
 
 OF_THE_VIEW = ("cache-load-linear", "dualmap", "dynamo", "ear", "fairlead", "lmetric", "min-ttft", "mooncake")
-"""Policies that throw no dice and take no turns."""
+"""Policies whose choice depends only on the view, not on random numbers or on earlier choices."""
 
 
 @pytest.mark.parametrize("policy", OF_THE_VIEW)
@@ -98,7 +96,7 @@ def test_what_a_pool_decides_does_not_depend_on_its_shadows(policy: str, shadows
 
 
 class Broken:
-    """A policy of somebody that raises in `where`."""
+    """A user's policy that raises in `where`."""
 
     name = "broken"
 

@@ -1,5 +1,5 @@
-"""Random histories of three routers, one of which decides: words are late or lost, and still each request ends once,
-the books of every router are exact, and nothing is left anywhere.
+"""Random histories of three routers, one of which decides. Messages are late or lost, but each request ends once, the
+accounts of every router are exact, and nothing is left anywhere.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ ROUTERS = st.integers(0, 2)
 
 
 class SharedHistory(RuleBasedStateMachine):
-    """Router 0 decides for those whose wire is whole."""
+    """Three routers. Router 0 decides for those whose connection to it works."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,9 +43,9 @@ class SharedHistory(RuleBasedStateMachine):
         self.version = 1
         self.counter = 0
         self.owners: dict[str, int] = {}
-        """Requests not ended → the router they came to."""
+        """For each request that has not ended, the router at which it arrived."""
         self.sent: dict[str, str] = {}
-        """Of these, where those that were dispatched are."""
+        """For each of these requests that was dispatched, its instance."""
         self.first_tokens: set[str] = set()
         self.changes: list[BindingChange] = []
 
@@ -79,7 +79,7 @@ class SharedHistory(RuleBasedStateMachine):
             self.connect(number)
 
     def see(self, number: int, outcomes: Sequence[Dispatch | Refusal]) -> None:
-        """What a router is to do: it is about requests that came to it and have not ended."""
+        """Check the outcomes for a router: they are about requests that arrived there and have not ended."""
         for outcome in outcomes:
             name = outcome.request.id
             assert self.owners.get(name) == number
@@ -95,7 +95,7 @@ class SharedHistory(RuleBasedStateMachine):
         self.first_tokens.discard(name)
 
     def hear(self) -> None:
-        """What words brought the decider's own requests."""
+        """Process the outcomes that delivered words caused for the decider's own requests."""
         for wire in self.wires.values():
             self.see(0, wire.decided)
             wire.decided.clear()

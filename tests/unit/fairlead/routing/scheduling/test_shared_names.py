@@ -1,4 +1,6 @@
-"""One name for everybody piles up nowhere, and a session stays where it is: every policy, on a virtual clock."""
+"""A session name that all clients share overloads no instance, and real sessions stay at their homes: for every policy,
+on a virtual clock.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,7 +23,7 @@ from fairlead_testing.builders.routing import POOL, table
 from fairlead_testing.examples import examples
 
 SYSTEM = tuple(range(1, 9))
-"""Blocks that all conversations have in common."""
+"""The number of blocks that all conversations have in common."""
 POLICIES = [name for name in BUILT_IN.names if not BUILT_IN.entry(name).needs_roles]
 BY_NAME = ["ear", "sticky"]
 
@@ -37,7 +39,9 @@ def turn(client: int, number: int, at: float, **names: Any) -> RoutingRequest:
 
 
 class World:
-    """Clients that each send the next turn when the last one is answered; `placed` is instance by request."""
+    """Clients that each send their next turn when the last one is answered. `placed` has the instance of each
+    request.
+    """
 
     def __init__(self, policy: str, instances: int, sample_rate: float = 1.0) -> None:
         self.scheduler = PoolScheduler(table(instances, policy=policy, window=4), "router-0", 7, sample_rate=sample_rate)

@@ -1,4 +1,6 @@
-"""Several routers, one of which decides: what each counts, sends and reports, and what happens when they part."""
+"""Several routers, one of which decides: what each counts, sends and reports, and what happens when a connection
+breaks.
+"""
 
 from dataclasses import replace
 
@@ -22,7 +24,7 @@ TWO = table([entry("i0"), entry("i1")], policy="fairlead", window=1, speed=1000.
 
 
 def routers(used: RoutingTable, count: int = 3) -> tuple[SharedScheduler, list[SharedScheduler], list[Wire]]:
-    """The decider, its fronts, and their wires."""
+    """Return the deciding router, its fronts, and their connections."""
     made = [SharedScheduler(used, f"router-{number}", number, sample_rate=1.0) for number in range(count)]
     for scheduler in made:
         scheduler.know_routers(count)
@@ -128,7 +130,7 @@ def test_without_a_decider_a_front_decides_what_waits_and_late_verdicts_change_n
 
 
 def failing_on(bad: str, scheduler: SharedScheduler) -> None:
-    """The policy in force fails on requests whose id begins so, as one of somebody's own may."""
+    """Make the present policy raise for requests whose id begins with this text, as a user's own policy may."""
     policy = scheduler._state.policy
 
     def choose(request: RoutingRequest, view: PoolView, now: float) -> Decision:
@@ -140,7 +142,7 @@ def failing_on(bad: str, scheduler: SharedScheduler) -> None:
 
 
 def ends(outcomes: tuple[Dispatch | Refusal, ...]) -> dict[str, int]:
-    """What becomes of each request: 0 for one that is sent, the status of one that is refused."""
+    """Return the outcome of each request: 0 if it is sent, the status if it is refused."""
     return {outcome.request.id: outcome.status if isinstance(outcome, Refusal) else 0 for outcome in outcomes}
 
 
@@ -324,7 +326,7 @@ def test_refusals_come_back_to_the_front_that_asked() -> None:
 
 
 def test_a_request_may_be_refused_after_its_prefill_by_the_decider_alone() -> None:
-    """Its view is of all decodes; the front's own gate would see a part of them."""
+    """The decider knows all decodes, but the front's own gate would know only some of them."""
     split = table(
         [entry("p0", role=Role.PREFILL), entry("d0", role=Role.DECODE)],
         policy="min-ttft",

@@ -1,4 +1,4 @@
-"""Instances whose engine is seen to make no progress: they get nothing that another can take, and are left."""
+"""Instances whose engine makes no progress get no request that another instance can serve, and sessions leave them."""
 
 from dataclasses import replace
 

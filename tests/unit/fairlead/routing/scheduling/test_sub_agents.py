@@ -1,4 +1,6 @@
-"""A burst of sub-agents with one scaffold: it starts where the scaffold is warm, and spreads before that is hot."""
+"""A burst of sub-agents with the same scaffold: it starts at an instance that has cached the scaffold, and spreads
+before that instance is hot.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -14,15 +16,18 @@ from fairlead_testing.builders.routing import dispatches, request, table
 from fairlead_testing.examples import examples
 
 SPEED = 6250
-"""Tokens that an instance prefills in a second."""
+"""The number of tokens that an instance prefills in a second."""
 BLOCK = 512
 SCAFFOLD = tuple(range(1, 41))
-"""3.3 seconds of prefill."""
+"""The tokens of the scaffold, which take 3.3 seconds to prefill."""
 
 
 @dataclass(frozen=True)
 class Burst:
-    """Where sub-agents went, and how long the last of them waited for its first token. `warm` had the scaffold."""
+    """The instances of the sub-agents, and how long the last one waited for its first token.
+
+    `warm` is the instance that had cached the scaffold.
+    """
 
     warm: str
     on: Counter[str]
@@ -30,8 +35,9 @@ class Burst:
 
 
 def burst(sub_agents: int, *, early: bool, own: int = 2, instances: int = 8, policy: str = "fairlead") -> Burst:
-    """All sub-agents come at once, each with `own` blocks beyond the scaffold. An instance computes one after the
-    other, and has cached what it computed once.
+    """Send all sub-agents at once, each with `own` blocks beyond the scaffold, and return the outcome.
+
+    An instance computes one prompt after the other, and caches what it has computed.
     """
     pool = PoolScheduler(table(instances, policy=policy, parameters={"early_prefixes": early}), "router-0", 0)
     (first,) = dispatches(pool.submit(request("main", BLOCK * 41, session="main", blocks=(*SCAFFOLD, 999)), 0.0))

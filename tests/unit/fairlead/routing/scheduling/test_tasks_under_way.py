@@ -1,5 +1,5 @@
-"""Tasks under way in the scheduler: whose turns early rejection refuses, and what makes a turn one of a task under
-way.
+"""Tasks in progress in the scheduler: which turns early rejection refuses, and which turns belong to a task in
+progress.
 """
 
 from dataclasses import replace
@@ -17,11 +17,11 @@ from fairlead.tables import EarlyRejectionFacts
 from fairlead_testing.builders.routing import POOL, entry, having_seen, refusals, request, table
 
 SECOND = 6250
-"""Tokens that an instance prefills in a second; the TTFT target is 5 s."""
+"""The number of tokens that an instance prefills in a second. The TTFT target is 5 s."""
 
 
 def pool(mode: str = "Load", *, policy: str = "fairlead", unfinished_first: bool = True) -> PoolScheduler:
-    """One instance, which has served a turn of the session `agent`."""
+    """Return a pool of one instance that has served a turn of the session `agent`."""
     of_table = table(1, policy=policy, rejection=EarlyRejectionFacts(mode=mode), parameters={"unfinished_first": unfinished_first})
     made = having_seen(PoolScheduler(of_table, "router-0", 0))
     made.submit(turn("first", "agent"), 0.0)
@@ -36,7 +36,7 @@ def turn(name: str, session: str, tokens: int = SECOND // 10, at: float = 0.0, p
 
 
 def fill(of_pool: PoolScheduler) -> None:
-    """As much to prefill as can be in time."""
+    """Add as much to prefill as can be in time."""
     for number in range(3):
         of_pool.submit(turn(f"full{number}", f"other{number}", int(1.6 * SECOND), at=1.0), 1.0)
 
@@ -101,7 +101,7 @@ def test_the_parameter_is_for_all_policies_that_give_sessions_homes(policy: str)
 
 @pytest.mark.parametrize("unfinished_first", [True, False])
 def test_what_is_computed_of_a_turn_of_a_task_under_way_is_not_refused_for_nothing(unfinished_first: bool) -> None:
-    """`AfterPrefill` judges when the prompt has been computed, and then refuses first turns alone."""
+    """`AfterPrefill` decides when the prompt has been computed, and then refuses only first turns."""
     rejection, parameters = EarlyRejectionFacts(mode="AfterPrefill"), {"unfinished_first": unfinished_first}
     roles = (entry("p", role=Role.PREFILL), entry("d", role=Role.DECODE))
     slow = table(roles, policy="fairlead", rejection=rejection, parameters=parameters, decode_base_seconds=0.2)

@@ -1,4 +1,6 @@
-"""Sessions of several tenants: they share no binding, and keep the homes that they had under their names alone."""
+"""Sessions of several tenants share no binding. They keep the homes that were bound before names included the
+tenant.
+"""
 
 from typing import Any
 
@@ -29,7 +31,7 @@ def turn(number: int, owner: str, at: float, session: str | None = "chat", **mor
 
 
 def bound(home: str) -> Binding:
-    """What the control API streams of a session that a router of an older version bound."""
+    """Return the binding that the control API streams for a session bound by a router of an older version."""
     return Binding(pool=POOL, session="chat", instance=home, version=3, reason=BindingReason.HOT_MIGRATION, bound_at=0.0, migrated_at=0.0)
 
 

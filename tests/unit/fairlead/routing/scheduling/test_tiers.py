@@ -1,4 +1,4 @@
-"""Tiers in a pool: a hit outside the GPU counts for what it saves, by load times that first tokens show."""
+"""Tiers in a pool: a hit outside the GPU counts for the time that it saves, by load times learned from first tokens."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,7 +25,7 @@ LENGTH = 8_300
 
 
 def heard(policy: str = "min-ttft", instances: int = 2, store: KvTransferFacts | None = None, **parameters: Any) -> PoolScheduler:
-    """A pool whose speed is measured and whose instances' events are followed."""
+    """Return a pool whose speed is measured and whose instances' events are followed."""
     of = table(instances, policy=policy, window=0, parameters=parameters)
     scheduler = having_seen(PoolScheduler(replace(of, engine=replace(of.engine, kv_transfer=store)), "router-0", 1))
     scheduler.caches.takes_size(512)
@@ -35,7 +35,7 @@ def heard(policy: str = "min-ttft", instances: int = 2, store: KvTransferFacts |
 
 
 def held(scheduler: PoolScheduler, instance: str, blocks: int, medium: str, locality: str | None = None) -> None:
-    """Its events say that it holds the first blocks of TOKENS there."""
+    """Send the instance's event that it holds the first blocks of TOKENS in this tier."""
     event = Stored(block_hashes=range(1, blocks + 1), token_ids=TOKENS[: 512 * blocks], block_size=512, medium=medium, locality=locality)
     scheduler.caches.index.apply(Source(instance=instance), [event])
 
@@ -45,7 +45,7 @@ def prompt(name: str, at: float = 0.0) -> RoutingRequest:
 
 
 def loaded(scheduler: PoolScheduler, name: str, at: float, load_seconds: float) -> Dispatch:
-    """A prompt is sent, and its first token comes after its load and the rest of its prefill."""
+    """Send a prompt. Its first token comes after its load and the rest of its prefill."""
     (sent,) = dispatches(scheduler.submit(prompt(name, at), at))
     scheduler.first_token(name, at + load_seconds + sent.miss_tokens / SPEED)
     scheduler.complete(name, at + 10.0, 8, sent.hit_tokens)
@@ -67,7 +67,7 @@ def test_first_tokens_show_how_long_a_tier_takes_and_say_nothing_of_prefills() -
 @pytest.mark.parametrize("policy", ["min-ttft", "fairlead", "mooncake"])
 @pytest.mark.parametrize(("seconds_per_token", "chosen"), [(0.1 / 8_192, "i00"), (1.2 / 8_192, "i01")], ids=["memory", "slow disk"])
 def test_a_hit_in_a_slow_tier_counts_for_what_it_saves(policy: str, seconds_per_token: float, chosen: str) -> None:
-    """i00 would load 8,192 tokens; i01 has 2,048 on its GPU, and computing the rest takes it one second."""
+    """i00 would load 8,192 tokens. i01 has 2,048 tokens on its GPU, and would compute the rest in one second."""
     scheduler = heard(policy)
     held(scheduler, "i00", 16, "STORAGE")
     held(scheduler, "i01", 4, "GPU")

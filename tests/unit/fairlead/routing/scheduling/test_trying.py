@@ -1,4 +1,4 @@
-"""An idle instance always tries one, whatever estimates, gates, queues and classes say."""
+"""An idle instance always gets a request, even if estimates, gates, queues and classes are against it."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from fairlead_testing.examples import examples
 
 MODES = ("Disabled", "Load", "Predicted", "AfterPrefill")
 LONG = 400_000
-"""Tokens of a prompt that takes 64 s at the speed that is declared, of 5 s that the target allows."""
+"""The tokens of a prompt that takes 64 s at the declared speed, while the target is 5 s."""
 
 
 def early(mode: str, headroom: float = 1.0) -> EarlyRejectionFacts:
@@ -25,7 +25,9 @@ def early(mode: str, headroom: float = 1.0) -> EarlyRejectionFacts:
 
 
 def taught(scheduler: PoolScheduler, seconds: list[float], now: float) -> float:
-    """Prompts that took so long, and answers whose steps did; each sent alone."""
+    """Send prompts that take this long, one after the other, with answers whose steps take as long. Return the time
+    after them.
+    """
     for number, one in enumerate(seconds):
         name = f"taught{number}-{now}"
         (sent,) = dispatches(scheduler.submit(request(name, 2000, blocks=(number,), at=now), now))

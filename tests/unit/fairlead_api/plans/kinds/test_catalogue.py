@@ -1,4 +1,4 @@
-"""Every kind of plan has its module, its facts, and an example that the API would take."""
+"""Every kind of plan has a module, facts, and an example that the API accepts."""
 
 from pathlib import Path
 

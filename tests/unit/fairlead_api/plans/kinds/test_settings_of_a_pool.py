@@ -1,4 +1,4 @@
-"""Kinds that change bounds, pace, sessions, draining, fairness and classes: what they write, and what they say."""
+"""Kinds that change bounds, pace, sessions, draining, fairness and classes: their patches and their sentences."""
 
 from typing import Any, cast
 
