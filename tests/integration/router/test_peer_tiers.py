@@ -69,8 +69,9 @@ class Peers:
         reports = self.world.api.state.reports
 
         def ended() -> int:
-            rows = [row for one in reports.values() for row in (*one.migrations, *one.migration_outcomes)]
-            return len({row.id for row in rows if row.outcome is MoveOutcome.COMPLETED})
+            ends = {row.id: row.outcome for one in reports.values() for row in one.migrations}
+            ends |= {row.id: row.outcome for one in reports.values() for row in one.migration_outcomes}
+            return sum(outcome is MoveOutcome.COMPLETED for outcome in ends.values())
 
         await until(lambda: ended() == number)
         records = {row.id: row for one in reports.values() for row in one.migrations}
