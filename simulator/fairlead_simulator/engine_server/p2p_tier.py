@@ -34,7 +34,7 @@ class KvSource:
     kv_request_id: str
     host: str
     port: object
-    """As the request has it. vLLM checks no type: what is no port is a peer that cannot be reached."""
+    """As the request has it. vLLM does not check its type: with an unusable port, the peer cannot be reached."""
 
 
 def read_source(params: Mapping[str, Any]) -> KvSource | None:

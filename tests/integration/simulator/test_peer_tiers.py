@@ -7,10 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from fairlead_testing.examples import examples
 from fairlead_testing.running.engine import RunningEngine, engine_starter
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from processkube.testing.ports import free_port
@@ -60,7 +61,7 @@ def metric(engine: RunningEngine, name: str, **labels: str) -> float:
 COUNTER = iter(range(10**9))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12)
 @given(
     blocks=st.integers(1, 60),
     held=st.integers(0, 60),

@@ -335,9 +335,7 @@ def test_a_p2p_tier_gives_its_blocks_without_work_of_the_source() -> None:
     for kind in (NIXL, OFFLOADING_P2P):
         pool = Pool(KvTransferFacts(kind=kind, tokens_per_second=1e6, when=EVERY_MOVE, longest_seconds=60.0))
         pool.scheduler.update_table(pool._table(3), 2.5)
-        own = RoutingRequest(
-            id="own", arrived_at=2.9, prompt_tokens=200 * BLOCK, blocks=(), first_bytes_hash=0, within=(pool.source,)
-        )
+        own = RoutingRequest(id="own", arrived_at=2.9, prompt_tokens=200 * BLOCK, blocks=(), first_bytes_hash=0, within=(pool.source,))
         (sent,) = dispatches(pool.scheduler.submit(own, 2.9))
         assert sent.instance == pool.source
         pool.scheduler.update_table(pool._table(4, **{pool.source: InstanceState.DRAINING}), 2.9)
