@@ -107,14 +107,14 @@ def _tier_lines(statistics: EngineStatistics, labels: str) -> Iterator[str]:
     for source in ("device", "host", "p2p", "disk", "external_unspecified"):
         yield f'vllm:prompt_tokens_cached_by_source_total{{{labels},source="{source}"}} {admitted.get(source, 0)}\n'
     for name, text, value in (
-        ("read_bytes", "Bytes read from secondary tiers.", statistics.p2p_bytes),
-        ("read_time", "Seconds spent reading from secondary tiers.", statistics.p2p_seconds),
-        ("promotion_job_failures", "Failed reads from secondary tiers.", statistics.p2p_failures),
-        ("chunk_queries", "Chunks asked of a tier.", statistics.p2p_queries),
-        ("chunk_hits", "Chunks found in a tier.", statistics.p2p_hits),
+        ("kv_offload_tiering_read_bytes_total", "Bytes read from secondary tiers.", statistics.p2p_bytes),
+        ("kv_offload_tiering_read_time_total", "Seconds spent reading from secondary tiers.", statistics.p2p_seconds),
+        ("kv_offload_tiering_promotion_job_failures_total", "Failed reads from secondary tiers.", statistics.p2p_failures),
+        ("kv_offload_tiering_chunk_queries_total", "Chunks asked of a tier.", statistics.p2p_queries),
+        ("kv_offload_tiering_chunk_hits_total", "Chunks found in a tier.", statistics.p2p_hits),
     ):
-        yield _header(f"kv_offload_tiering_{name}_total", "counter", text)
-        yield f'vllm:kv_offload_tiering_{name}_total{{{labels},tier="1:p2p"}} {value:.10g}\n'
+        yield _header(name, "counter", text)
+        yield f'vllm:{name}{{{labels},tier="1:p2p"}} {value:.10g}\n'
 
 
 def _header(name: str, kind: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""The p2p tier of a served engine, after vLLM's OffloadingConnector with `secondary_tiers: [{"type": "p2p", …}]`.
+"""The p2p tier of a served engine, after vLLM's OffloadingConnector with a secondary tier of the type p2p.
 
 A request whose `kv_transfer_params` have `remote_kv_source` names an engine that may hold KV blocks of its prompt. The
 engine that gets the request connects to the tier of the named engine, asks for the whole blocks that it lacks, and
