@@ -2,12 +2,13 @@
 refused.
 
 `python -m benchmarks.agent_tasks --trace coding_agents.jsonl` runs the sessions of a trace as tasks on a simulated
-pool, under this policy and others. In an open loop, turns arrive at the trace's times. In a closed loop, a turn arrives
-when the turn before has ended and the tool has run. Without a trace, coding agents are generated. A task is complete if
-none of its turns was refused. In a closed loop a refused turn ends its task, because clients do not repeat it.
+pool, with each of several policies. In an open loop, turns arrive at the trace's times. In a closed loop, a turn
+arrives when the turn before has ended and the tool has run. Without a trace, coding agents are generated. A task is
+complete if none of its turns was refused. In a closed loop a refused turn ends its task, because clients do not repeat
+it.
 
 Rates are multiples of the open loop's saturation, which is estimated for an endless cache. A trace with few sessions
-does not fill a pool in a closed loop: `--copies` repeats it, each copy with text of its own.
+does not fill a pool in a closed loop. Therefore `--copies` repeats the trace, and each copy gets texts of its own.
 """
 
 import argparse
@@ -39,23 +40,23 @@ from fairlead_simulator.workloads.kinds import KINDS
 POLICIES = "fairlead,fairlead:keep_weight=3,fairlead:unfinished_first=true,fairlead:keep_weight=3;unfinished_first=true,ear,min-ttft,preble"
 LOOPS = ("open", "closed")
 ANSWER_SECONDS = 0.02
-"""Assumed seconds per output token, for a trace that does not record how long tools ran."""
+"""Assumed seconds per output token. They are needed for a trace that does not record for how long tools ran."""
 COPY_BLOCKS = 1 << 40
-"""The offset added to the block ids of each further copy of a trace."""
+"""Difference between the block ids of one copy of a trace and the block ids of the next copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
-    """The figures of one run. Shares are of all tasks.
+    """The figures of one run. Shares are shares of all tasks.
 
-    The seconds of a task are the sum over its turns of the time from the turn's arrival to the end of its answer.
+    The duration of a task is the sum over its turns: the seconds from the turn's arrival to the end of its answer.
     """
 
     complete: float
     refused: float
     """Refused turns per task."""
     begun: float
-    """Refused turns per task, not counting refusals of a task's first turn."""
+    """Refused turns per task. A refusal of a task's first turn is not counted, because the task had not begun."""
     seconds_p50: float
     seconds_p90: float
     hits: float
@@ -64,17 +65,19 @@ class Tasks:
     complete_tokens_per_second: float
     """Output tokens of complete tasks, per second of the whole run."""
     computed_in_vain: float
-    """The share of all computed tokens that belongs to tasks that were not completed."""
+    """The share of all computed tokens that was computed for tasks that were not completed."""
 
 
 def agent_rows(trace: Path | None, requests: int, copies: int) -> list[TraceRow]:
-    """Return the turns of the trace, or generated turns, each with the time that tools ran before it."""
+    """Return the turns of the trace or, without a trace, generated turns. Each turn has the time that tools ran before
+    it.
+    """
     rows = read_trace(trace) if trace is not None else KINDS["coding-agents"].rows(None, None, 0)
     return repeated(list(with_pauses(islice(rows, requests))), copies)
 
 
 def with_pauses(rows: Iterator[TraceRow]) -> Iterator[TraceRow]:
-    """Yield the rows, each with the pause before it; missing pauses are computed from timestamps.
+    """Yield the rows, each with the pause before it. If a row has no pause, the pause is computed from timestamps.
 
     Raises SimulatorError for a row without a session.
     """
@@ -92,9 +95,9 @@ def with_pauses(rows: Iterator[TraceRow]) -> Iterator[TraceRow]:
 
 
 def repeated(rows: Sequence[TraceRow], copies: int) -> list[TraceRow]:
-    """Return each session `copies` times, in another order, each copy with its own blocks.
+    """Return a workload with `copies` copies of each session, in a random order. Each copy has block ids of its own.
 
-    Sessions begin at the same rate as before.
+    Sessions begin at the same rate as in `rows`.
     """
     if copies == 1:
         return list(rows)
@@ -203,7 +206,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--trace", type=a_file, help="trace of sessions in Mooncake's format, with session_id; without this option, one is generated"
     )
-    parser.add_argument("--requests", type=count, default=3000, help="the most turns of the trace that are used")
+    parser.add_argument("--requests", type=count, default=3000, help="maximum number of turns that are used of the trace")
     parser.add_argument("--copies", type=count, default=1, help="copies of the trace in a closed loop")
     parser.add_argument("--preset", type=str, choices=sorted(PRESETS), default="vllm-h100-8b", help="the engine")
     parser.add_argument("--instances", type=count, default=8)

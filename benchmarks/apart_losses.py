@@ -1,12 +1,12 @@
-"""The causes of missed targets when the routers of a pool cannot ask each other: for whose prompts a late request
-waited.
+"""The causes of missed targets when the routers of a pool cannot ask each other: whether a late request waited for
+prompts of its own router or of other routers.
 
     .venv/bin/python -m benchmarks.apart_losses [--conversation TRACE] [--requests 2000] [--warmup 200] [--seed 0]
 
-Runs the cells of the section `apart` of docs/benchmarks.md. For each request that missed a target it says whether the
-request was refused, late or slow. It also says which share of the request's wait, or of its answer's time, its instance
-spent on prompts of the request's own router, and which share on prompts of other routers. A router knows only its own
-prompts.
+Runs the cells of the section `apart` of docs/benchmarks.md. In these cells, a router knows only its own prompts. For
+each request that missed a target, the benchmark says whether the request was refused, late or slow. It also says which
+share of a time the instance spent on prompts of the request's own router, and which share on prompts of other routers.
+For a late request, this is the time that it waited; for a slow request, it is the time of its answer.
 """
 
 import argparse
@@ -29,7 +29,9 @@ HEADING = ("", "share of requests, %", "on own router's prompts, %", "on other r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefill:
-    """The period, in seconds of the run, in which an instance computed the prompt of a request of this router."""
+    """The period in which an instance computed the prompt of a request, in seconds of the run, and the router of the
+    request.
+    """
 
     begin: float
     end: float
@@ -51,8 +53,8 @@ def prefills_of(jobs: Iterable[Job]) -> dict[str, list[Prefill]]:
 
 
 def spent(prefills: Iterable[Prefill], job: Job, begin: float, end: float) -> tuple[float, float]:
-    """Return the share (0-1) of this period that was spent on other prompts of the request's own router, and the share
-    spent on prompts of other routers; both are 0 if the period is empty.
+    """Return two shares (0-1) of this period: the share that the instance spent on other prompts of the request's own
+    router, and the share that it spent on prompts of other routers. Both are 0 if the period is empty.
     """
     own = others = 0.0
     for one in prefills:
@@ -65,7 +67,8 @@ def spent(prefills: Iterable[Prefill], job: Job, begin: float, end: float) -> tu
 def losses(jobs: Sequence[Job], warmup: int, ttft_seconds: float, tpot_seconds: float) -> Iterator[tuple[str, float, float]]:
     """Yield, for each request that missed a target, its outcome and the shares from `spent`.
 
-    The shares are of the request's wait if it was late, otherwise of its answer's time.
+    For a late request, they are shares of the time that it waited; for other requests, shares of the time of its
+    answer.
     """
     prefills = prefills_of(jobs)
     for job in jobs:

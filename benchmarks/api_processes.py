@@ -44,7 +44,7 @@ class ApiProcess:
             self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
 
     def until_ready(self) -> None:
-        """Wait until the process can serve. If the process ends, the benchmark ends too."""
+        """Wait until the process can serve. If the process ends before that, end the benchmark."""
         deadline = time.monotonic() + START_SECONDS
         while not self.is_ready():
             if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
@@ -87,7 +87,7 @@ class ApiProcess:
         return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
 
     def cpu_seconds(self) -> float:
-        """Return the CPU seconds of the process since it started, without those of its children."""
+        """Return the CPU seconds of the process since it started. The CPU seconds of its children are not included."""
         if self._process is None:
             return 0.0
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()

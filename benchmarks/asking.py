@@ -1,14 +1,15 @@
-"""Measures the cost of letting another router decide: how long a request waits for the answer, and how many requests
-per second of other routers one deciding process can handle.
+"""Measures the cost of letting another router decide: how long a request waits for the decision, and how many requests
+per second from other routers one deciding process can handle.
 
     .venv/bin/python -m benchmarks.asking [--instances 64] [--requests 20000] [--in-flight 64]
 
-Two processes of this machine, each with the router's own pools and company, find each other in a folder. They use the
-loopback as routers use a network, but without the network's delays. Prompts have 32 blocks. Every instance accepts
-every request at once, so that requests only wait for the answer. The benchmark prints p50 and p99 in microseconds, from
-the submission of a request to its decision: for a router alone, for requests asked one at a time, and for many requests
-in flight. Then it prints the CPU time per request with the same number in flight, for a router alone and for both
-processes. This includes all messages to the deciding router. The inverse is the capacity of a core.
+Two processes of this machine, each with the router's own pools and company, find each other in a folder. They are
+connected over the loopback, so the delays of a network are missing. Prompts have 32 blocks. Every instance accepts
+every request at once, so that requests wait only for the decision. The benchmark prints p50 and p99 in microseconds,
+from the submission of a request to its decision, in three cases: for a router that is alone, for requests sent one at a
+time to the deciding router, and for many requests in flight. Then it prints the CPU time per request with many requests
+in flight, for a router that is alone and for both processes. The CPU time includes all messages to the deciding router.
+Its inverse is the capacity of a core.
 """
 
 import argparse
@@ -84,7 +85,7 @@ class Member:
 
 
 def decide(name: str, instances: int, folder: Path, control: Connection) -> None:
-    """Run the deciding process: answer each message with the process's CPU time; the message None ends it."""
+    """Run the deciding process. It answers each message with its CPU seconds so far; the message None ends it."""
 
     async def run() -> None:
         member = Member(name, instances, folder)

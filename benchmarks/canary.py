@@ -4,16 +4,16 @@ a revision that is slower.
     python -m benchmarks.canary [--runs 200] [--requests 10000] [--share 0.25] [--slower 0,5,10,30] [--seed 1]
         [--trace FILE | --generate coding-agents]
 
-Each run is a synthetic pool of sessions in virtual time, of which `--share` go to the canary. Turns have growing
-prompts, the canary's cache is cold at first, and the load affects both arms. Sessions have habits (5 % in their
-latencies, and in the lengths of prompts and answers). There is noise: 25 % in the time to first token of a request, 8 %
-in its time per token. Latencies of the canary are `--slower` per cent longer. The judge looks after every session, as
-often as it can. The run continues to the last request even after the verdict to go on, so that a stop at any look
-counts. No engine runs, so figures are the same on every machine.
+Each run is a synthetic pool in virtual time. A share of its sessions, `--share`, goes to the canary. Turns have growing
+prompts, the canary's cache is cold at first, and the load affects both arms. Each session differs from the mean by
+about 5 % in its latencies and in the lengths of prompts and answers. Each request has noise: 25 % in its time to first
+token, 8 % in its time per token. Latencies of the canary are longer by `--slower` per cent. The judge looks after every
+session, as often as it can. The run continues to the last request even after the verdict to go on, so that a stop at
+any look counts. No engine runs, so figures are the same on every machine.
 
 Sessions have one to eleven turns. With `--trace` or `--generate`, each session is drawn at random from the recorded or
-generated sessions. It has that session's number of turns, prompts and answers, the blocks that an engine holds after
-its earlier turns, and the blocks that its first turn shares with other sessions.
+generated sessions. It then has the turns, prompts and answers of the drawn session, the blocks that an engine holds
+after the earlier turns, and the blocks that the first turn shares with other sessions.
 
 Prints one line per slowness: the share of stopped runs, with the upper end of its 95 % interval (Clopper and Pearson
 1934, by bisection). For the stopped runs it adds the median and the 90th percentile of requests before the stop, of
@@ -51,10 +51,10 @@ GENERATED = 3000
 
 
 class Turn(NamedTuple):
-    """A turn of a recorded session, in tokens.
+    """A turn of a recorded session, with its lengths in tokens.
 
-    `kept` are the tokens of its prompt that an engine holds after it has served the turn before. For a first turn they
-    are the tokens with which other sessions begin too.
+    `kept` is the number of tokens of its prompt that an engine holds after it has served the turn before. For a first
+    turn it is the number of tokens that the prompt has in common with other sessions.
     """
 
     prompt: int
@@ -87,7 +87,7 @@ def _turns(rows: Sequence[TraceRow], shared: Counter[int]) -> Iterator[Turn]:
 def traffic(random: Random, requests: int, share: float, slower: float, known: Sequence[Recorded] = ()) -> Iterator[CanarySample]:
     """Yield requests in order of time, from sessions of several turns. All turns of a session go to the same arm.
 
-    If `known` is not empty, each session is one of these.
+    If `known` is not empty, each session has the turns of a random session of `known`.
     """
     sessions = [_begun(random, share, number, known) for number in range(_AT_ONCE)]
     now, load, born = 0.0, 0.0, len(sessions)
@@ -118,7 +118,7 @@ class _Session:
         self.left = random.randint(1, 2 * _TURNS - 1)
 
     def turn(self, random: Random, now: float, load: float, slower: float) -> CanarySample:
-        """Return the session's next request."""
+        """Return the request of the session's next turn."""
         self.left -= 1
         cold = self._canary and now < WARMING_SECONDS
         cached = min(self._context, self._kept(cold)) if random.random() > 0.03 else 0
@@ -152,7 +152,7 @@ class _Session:
 
 
 class _RecordedSession(_Session):
-    """A session whose turns are those of a recorded session."""
+    """A conversation with the lengths of the turns of a recorded session."""
 
     def __init__(self, random: Random, share: float, number: int, turns: Recorded) -> None:
         super().__init__(random, share, number)
@@ -177,9 +177,9 @@ class _RecordedSession(_Session):
 class Run:
     """The result of a run.
 
-    `stopped` has the number of requests before the stop, of both arms and of the canary, and the number of the canary's
-    sessions that counted; None if the run was never stopped. `went_on` is the number of requests until the first
-    verdict to go on; None if there was none.
+    `stopped` is None if the judge never stopped the canary. Otherwise it has three numbers at the stop: the requests of
+    both arms, the requests of the canary, and the canary's sessions that counted. `went_on` is the number of requests
+    until the first verdict to go on; None if there was no such verdict.
     """
 
     stopped: tuple[int, int, int] | None
@@ -233,11 +233,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=count, default=200)
     parser.add_argument("--requests", type=count, default=10_000, help="requests of a run, of both arms")
     parser.add_argument("--share", type=above_zero, default=0.25, help="share of sessions on the canary")
-    parser.add_argument("--slower", type=_percentages, default=(0.0, 5.0, 10.0, 30.0), help="per cent, with commas")
+    parser.add_argument(
+        "--slower",
+        type=_percentages,
+        default=(0.0, 5.0, 10.0, 30.0),
+        help="how much slower the canary is, in per cent; values separated by commas",
+    )
     parser.add_argument("--seed", type=count, default=1)
     turns = parser.add_mutually_exclusive_group()
     turns.add_argument("--trace", type=a_file, help="trace with session_id from which sessions are drawn")
-    turns.add_argument("--generate", choices=KINDS, help="draw sessions from generated ones")
+    turns.add_argument("--generate", choices=KINDS, help="draw sessions from a generated trace of this kind")
     asked = parser.parse_args()
     rows = (
         read_trace(asked.trace) if asked.trace else islice(KINDS[asked.generate].rows(None, None, 0), GENERATED) if asked.generate else ()

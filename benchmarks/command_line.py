@@ -68,7 +68,7 @@ def numbers_of(text: str) -> list[int]:
 
 
 def end_everything_when_ended() -> None:
-    """Make SIGTERM unwind this program as Ctrl-C does, so that the processes that it started end with it."""
+    """Let a SIGTERM end this program in the same way as Ctrl-C, so that the processes that it started end, too."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 

@@ -28,7 +28,7 @@ def session_cpu_seconds(session: int) -> float:
 
 
 def _processes() -> Iterator[tuple[int, list[str]]]:
-    """Yield the ids of all processes, in ascending order, each with the kernel's fields from its state on."""
+    """Yield the ids of all processes in ascending order, each with its fields of /proc/<pid>/stat from the state on."""
     for stat in sorted(Path("/proc").glob("[0-9]*/stat"), key=lambda path: int(path.parent.name)):
         with suppress(OSError):
             yield int(stat.parent.name), stat.read_text(encoding="utf-8").rpartition(") ")[2].split()

@@ -2,10 +2,11 @@
 
 `decisions.py --peer-python` runs this file under a Python that has `ai-dynamo-runtime`.
 
-Prints a JSON list of [what, instances, p50, p99], microseconds of wall time. The prompt is 16,384 token ids (64 KB) in
-blocks of 512. Dynamo takes no text, so the time of tokenizing, which Fairlead's router does not need, is left out in
-Dynamo's favour. The tree holds 200,000 blocks. The whole selection runs with an empty index, because only engines'
-events could fill it. Its cost is that of hashing, looking up, weighing loads and returning from its own threads.
+Prints a JSON list of [part, instances, p50, p99], in microseconds of wall time. The prompt is 16,384 token ids (64 KB)
+in blocks of 512. Dynamo takes token ids and no text. So the time of tokenizing, which Fairlead's router does not need,
+is not measured, in Dynamo's favour. The tree holds 200,000 blocks. A whole selection is measured with an empty index,
+because only engines' events could fill it. Its figure is the cost of hashing, looking up, weighing loads and returning
+from its own threads.
 """
 
 import asyncio
@@ -42,9 +43,7 @@ def main(sizes: list[int]) -> None:
 
 
 def filled(core: Any, hashes: list[int], instances: int, source: random.Random) -> Any:
-    """Return a tree in which every second instance holds a leading part of the prompt. Other prompts fill the tree
-    up.
-    """
+    """Return a tree that is filled with prompts. Every second instance holds a leading part of the measured prompt."""
     tree = core.RadixTree()
     for worker in range(instances):
         held = hashes[: source.randrange(1, len(hashes) + 1)] if worker % 2 else []
@@ -55,7 +54,7 @@ def filled(core: Any, hashes: list[int], instances: int, source: random.Random) 
 
 
 def store(tree: Any, worker: int, hashes: list[int]) -> None:
-    """Record in the tree that an instance stored these blocks, one after the other."""
+    """Record in the tree that an instance stored these blocks. Each block follows the block before it."""
     if hashes:
         blocks = [{"block_hash": one, "tokens_hash": one, "mm_extra_info": None} for one in hashes]
         event = {"event_id": 0, "data": {"stored": {"parent_hash": None, "blocks": blocks}}, "dp_rank": 0}
@@ -96,7 +95,9 @@ def percentiles(call: Callable[[], object]) -> tuple[float, float]:
 
 
 def of(durations: list[int]) -> tuple[float, float]:
-    """Return p50 and p99 in microseconds of these nanoseconds; the first tenth is left out."""
+    """Return p50 and p99 in microseconds of these durations, which are in nanoseconds. The first tenth of the durations
+    is left out.
+    """
     ordered = sorted(durations[len(durations) // 10 :])
     return ordered[len(ordered) // 2] / 1000, ordered[int(len(ordered) * 0.99)] / 1000
 

@@ -1,19 +1,21 @@
-"""Measures the CPU time of a routing decision, of a request's whole way through the scheduler, and of the router's work
-50 times a second while requests wait.
+"""Measures the CPU time of a routing decision, of a request's whole way through the scheduler, and of the work that the
+router does 50 times a second while requests wait.
 
 A decision hashes a prompt of 64 KB and chooses an instance.
 
     .venv/bin/python -m benchmarks.decisions [--instances 64 512] [--requests 4000] [--queued 100] [--tenants 1 100]
         [--peer-python P]
 
-Prints p50 and p99 in microseconds of CPU time per policy and pool size, from an index filled with 200,000 blocks.
-Effects of the machine's other work are left out as far as possible: other programs' time does not count, and neither do
-requests during or right before which the thread was preempted, because they find its caches cold. The machine's speed
-for the hash alone is printed first. Then come ticks, first tokens and submits of `fairlead` with full queues, also with
-many tenants that share them fairly. The last figures are those of the parts of NVIDIA Dynamo's router that can be
-called from Python, if a Python that has them is given (see `decision_peer.py`). They are wall time, because these parts
-have their own threads. So their p99 includes the machine's other work, and only their medians can be compared. Other
-peers decide inside their proxies; `gateway.py` compares with those.
+Prints p50 and p99 in microseconds of CPU time per policy and pool size, from an index filled with 200,000 blocks. The
+machine's other work hardly affects these figures. The time of other programs does not count. A request during which, or
+right before which, the thread was preempted does not count either, because it finds the thread's caches cold. The
+machine's speed for the hash alone is printed first. Then come ticks, first tokens and submits of the policy `fairlead`
+with full queues, also with many tenants that share them fairly.
+
+With `--peer-python`, the last figures are of the parts of NVIDIA Dynamo's router that can be called from Python (see
+`decision_peer.py`). They are wall time, because these parts have their own threads. So their p99 includes the machine's
+other work, and only their medians can be compared. Other peers decide inside their proxies; `gateway.py` compares
+Fairlead with them.
 """
 
 import argparse
@@ -81,8 +83,8 @@ def table_of(policy: str, instances: int, prefills_in_flight: int = 0, **paramet
 
 
 def prompts_of(count: int, source: random.Random) -> list[bytes]:
-    """Return `count` prompts of 64 KB. All share a system block; prompts of a group also share a history of varied
-    length.
+    """Return `count` prompts of 64 KB. All prompts begin with the same system block. The prompts of a group also share
+    the history that follows, whose length differs from group to group.
     """
     system = source.randbytes(BLOCK_BYTES)
     histories = [source.randbytes(PROMPT_BYTES) for _ in range(50)]
@@ -117,9 +119,8 @@ def preemptions() -> int:
 
 
 def measure(policy: str, instances: int, requests: int, prompts: list[bytes]) -> tuple[list[int], list[int]]:
-    """Return two lists of nanoseconds per request: of hashing and choosing, and of the whole way.
-
-    The whole way is to hash, submit, see the first token and complete.
+    """Return two lists with nanoseconds for each request. The first is the time to hash the prompt and choose an
+    instance. The second is the time of the request's whole way: hash, submit, first token, completion.
     """
     source = random.Random(7)
     scheduler = PoolScheduler(table_of(policy, instances), "router-0", 1, sample_rate=0.01)
@@ -196,12 +197,13 @@ NEVER_LATE_ONES = {"calm_load": 0.0, "late_load": 0.0, "late_share": 0.0}
 
 
 def measure_full_queues(instances: int, queued: int, tenants: int = 0, ticks: int = 600) -> dict[str, list[int]]:
-    """Return the nanoseconds of each tick, of each first token with the dispatches that it causes, and of each submit.
+    """Return lists of nanoseconds by name: of each tick; of each first token, with the dispatches that it causes; of
+    each submit; and of each tick while all waiting requests are late. The first quarter of each list is left out.
 
-    Meanwhile `queued` requests wait for each instance, from `tenants` tenants that take turns; 0 means no tenants. The
-    engines take 0.3 to 1.6 s for a prompt, and as many requests arrive as are sent. At the end no more requests arrive.
-    The waiting requests are then late and held back for the instance that still computes, so these ticks find idle
-    engines.
+    Meanwhile `queued` requests wait for each instance, from `tenants` tenants that share the queues fairly; 0 means no
+    tenants. The engines take 0.3 to 1.6 s for a prompt, and a new request arrives for each request that is sent to an
+    engine. At the end no more requests arrive. Then the waiting requests are late, and they are held back for the one
+    instance that still computes, so these ticks find idle engines.
     """
     source = random.Random(11)
     table = table_of("fairlead", instances, 1, **NEVER_LATE_ONES)
@@ -266,8 +268,8 @@ def measure_full_queues(instances: int, queued: int, tenants: int = 0, ticks: in
 
 
 def at_least_some(text: str) -> int:
-    """Return a number of 20 or more, so that some are left without the first quarter. Raises
-    argparse.ArgumentTypeError.
+    """Return a whole number of 20 or more. With fewer requests, too few would be left after the first quarter is
+    dropped. Raises argparse.ArgumentTypeError.
     """
     found = count(text)
     if found < 20:
@@ -280,7 +282,13 @@ def main() -> None:
     parser.add_argument("--instances", type=count, nargs="+", default=[64, 512])
     parser.add_argument("--requests", type=at_least_some, default=4000)
     parser.add_argument("--queued", type=count, default=100, help="requests that wait for each instance")
-    parser.add_argument("--tenants", type=count, nargs="+", default=[1, 100], help="that share full queues fairly, beside none that do")
+    parser.add_argument(
+        "--tenants",
+        type=count,
+        nargs="+",
+        default=[1, 100],
+        help="numbers of tenants that share full queues fairly; full queues without tenants are measured, too",
+    )
     parser.add_argument("--policies", nargs="+", default=list(BUILT_IN.names), choices=BUILT_IN.names)
     parser.add_argument("--peer-python", type=a_file, help="a Python that has ai-dynamo-runtime")
     arguments = parser.parse_args()

@@ -4,11 +4,11 @@
         [--in-flight 16] [--servers picker,own,grpc-aio,grpc-sync]
 
 A request is one stream as Envoy makes it: headers and body in, headers and body out, then the response's headers and
-body in and out. `picker` is a whole router with its scheduler. `own`, `grpc-aio` and `grpc-sync` answer canned bytes,
-to compare servers. The server is pinned to core 0, mock control API and load to the last core. CPU is the CPU time of
-the server's process group per request in microseconds: a million divided by it is the number of requests per second and
-core. `pick` is the time from the request's first byte, including its body, until its destination is known. Compare only
-figures of the same run.
+body in and out. The server `picker` is a whole router with its scheduler. The servers `own`, `grpc-aio` and `grpc-sync`
+answer canned bytes, to compare the cost of servers. The server is pinned to core 0; mock control API and load are
+pinned to the last core. CPU is the CPU time of the server's process group per request, in microseconds. A million
+divided by it is the number of requests per second and core. `pick` is the time from the request's first byte until its
+destination is known, and includes the transfer of its body. Compare only figures of the same run.
 """
 
 from __future__ import annotations
@@ -94,11 +94,22 @@ def measure(name: str, running: Any, port: int, case: Case, seconds: float, in_f
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", type=names_of(BUILT_IN.names), default="fairlead,round-robin", help="of the picker")
-    parser.add_argument("--cases", type=names_of(CASES), default=",".join(CASES), help="of the picker; the other servers get 4k")
+    parser.add_argument(
+        "--cases",
+        type=names_of(CASES),
+        default=",".join(CASES),
+        help="cases in which the picker is measured; the other servers are measured in the case 4k",
+    )
     parser.add_argument("--servers", type=names_of(SERVERS), default=",".join(SERVERS))
-    parser.add_argument("--seconds", type=above_zero, default=4.0, help="of load in each case, after a second that is not measured")
-    parser.add_argument("--in-flight", type=count, default=16, help=f"streams, on {CONNECTIONS} connections together")
-    parser.add_argument("--first-port", type=count, default=28_410, help="of the engines; the router takes the three before it")
+    parser.add_argument(
+        "--seconds", type=above_zero, default=4.0, help="seconds of load in each case, after one second that is not measured"
+    )
+    parser.add_argument(
+        "--in-flight", type=count, default=16, help=f"number of streams at a time on all {CONNECTIONS} connections together"
+    )
+    parser.add_argument(
+        "--first-port", type=count, default=28_410, help="first port of the engines; the router uses the three ports before it"
+    )
     given = parser.parse_args()
     if given.in_flight % CONNECTIONS:
         parser.error(f"--in-flight {given.in_flight} is not a multiple of {CONNECTIONS}, the connections that share them")

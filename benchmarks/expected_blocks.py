@@ -1,4 +1,5 @@
-"""The benefit of counting a prompt's blocks before KV events report them, for several delays of the events.
+"""The benefit of expected blocks: the router counts a prompt's blocks as cached as soon as it has sent the prompt,
+before KV events report them. Measured for several delays of the events.
 
 `python -m benchmarks.expected_blocks` writes the table of docs/kv-events.md. Its load is bursts of prompts that share a
 new prefix, on eight simulated engines with spare capacity, routed by three policies.
@@ -28,9 +29,9 @@ ENGINE = preset("vllm-h100-8b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bursts:
-    """Groups of `prompts` requests that share a new prefix of `shared_blocks` blocks of 512 tokens.
+    """Groups of requests. The `prompts` requests of a group share a new prefix of `shared_blocks` blocks of 512 tokens.
 
-    A group begins about every `group_seconds`, and its requests follow each other after `pause_seconds` on average.
+    A group begins about every `group_seconds`. Its requests follow each other with a mean pause of `pause_seconds`.
     """
 
     groups: int = 150

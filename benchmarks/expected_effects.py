@@ -1,12 +1,14 @@
-"""The accuracy of a plan's expected effect: the simulation at the time of the plan against the events after it.
+"""The accuracy of a plan's expected effect: compares the simulation that a plan is based on with a simulation of the
+time after the plan.
 
     .venv/bin/python -m benchmarks.expected_effects [--trace FILE] [--requests 12000] [--instances 8] [--rate 1.0]
 
 Two hours of Mooncake-like conversations made by our generator (or of a trace) go to a pool. Each plan's effect is
 estimated from the first hour, as the control API does it: with two seeds, at two other rates, and with the change after
-half of the requests. The events after the plan are simulated with another seed and other requests: the second half of
-the first hour warms the pool up, then the change is made, and the first half of the second hour is measured. Prints
-both, and the error of the expectation. A figure that would be reported as unknown is marked.
+half of the requests. The time after the plan is simulated with another seed and other requests. The second half of the
+first hour warms the pool up. Then the change is made, and the first half of the second hour is measured. Prints the
+expected and the measured figures, and the error of the expectation. A figure is marked if the control API would report
+it as unknown.
 """
 
 import argparse
@@ -42,16 +44,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=a_file, help="a trace in Mooncake's format, of two hours")
     parser.add_argument("--requests", type=count, default=12_000, help="in both hours")
-    parser.add_argument("--instances", type=count, default=8, help="2 or more, as one is taken away")
-    parser.add_argument("--rate", type=above_zero, default=1.0, help="times the rate at which they come")
+    parser.add_argument("--instances", type=count, default=8, help="number of instances, 2 or more, because a plan removes one")
+    parser.add_argument("--rate", type=above_zero, default=1.0, help="rate of the requests, as a multiple of their recorded rate")
     parser.add_argument("--policy", choices=BUILT_IN.names, default="fairlead")
     parser.add_argument("--early-rejection", choices=("Disabled", "Load", "Predicted"), default="Disabled")
     options = parser.parse_args()
     if options.instances < 2:
-        parser.error("one instance cannot be taken away: give --instances 2 or more")
+        parser.error("the plan that removes an instance needs a second one: give --instances 2 or more")
     rows = list(islice(read_trace(options.trace) if options.trace else KINDS["conversation"].rows(None, None, 0), options.requests))
     if len(rows) < 100:
-        parser.error(f"{len(rows)} requests say nothing of two hours; give 100 or more")
+        parser.error(f"{len(rows)} requests are too few for two hours; give 100 or more")
     requests = recorded_rows(rows, 2 * SECONDS / options.rate)
     half, quarter = len(requests) // 2, len(requests) // 4
     target = SimulatedTarget(
@@ -93,7 +95,9 @@ def main() -> None:
 
 
 def changes(instances: int, policy: str) -> dict[str, PoolChange]:
-    """Return a plan of each kind that can be simulated for a pool whose instances both prefill and decode."""
+    """Return the plans to check: one of each kind that can be simulated for a pool whose instances both prefill and
+    decode.
+    """
     return {
         f"scale to {instances - 1}": PoolChange(replicas=instances - 1, startup_seconds=STARTUP_SECONDS),
         f"scale to {instances // 2}": PoolChange(replicas=instances // 2, startup_seconds=STARTUP_SECONDS),

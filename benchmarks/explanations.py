@@ -27,7 +27,7 @@ from fairlead_testing.running.sandbox import RunningSandbox, fairlead, result_of
 
 
 def under(sandbox: RunningSandbox, policy: str, requests: int, speed: float, directory: Path) -> None:
-    """Run a pool of this policy under load, and scale it down and up meanwhile."""
+    """Run a pool with this policy under load. Meanwhile, scale the pool down and up."""
     name = f"why-{policy}"
     sandbox.apply_pool(pool(name, policy=policy, replicas=4)).raise_for_status()
     sandbox.until_ready(name, 4)
@@ -46,7 +46,9 @@ def under(sandbox: RunningSandbox, policy: str, requests: int, speed: float, dir
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--requests", type=count, default=450)
-    arguments.add_argument("--speed", type=above_zero, default=14.0, help="times the speed at which they are stamped")
+    arguments.add_argument(
+        "--speed", type=above_zero, default=14.0, help="speed of the trace, as a multiple of the speed of its timestamps"
+    )
     arguments.add_argument("--policies", nargs="+", choices=BUILT_IN.names, default=["fairlead", "dualmap", "ear", "mooncake", "heimdall"])
     given = arguments.parse_args()
     end_everything_when_ended()

@@ -8,13 +8,13 @@
 The file has a line `NAME=COMMAND` for each other router; `#` begins a comment. A router that ends, or does not answer
 within four minutes, is left out with a message.
 
-One router process is pinned to core 0; mock engines, a mock control API and the load generator share the last core.
-Figures are CPU microseconds of the router's process group per request (a million divided by it is the number of
-requests per second and core), requests per second, and client latencies under that load. Compare only figures of the
-same run. They depend on the machine and on this Python, which is named first: a Python without profile-guided
-optimization, as pyenv builds by default, is slower than a distribution's or the images'. `few-streams` leaves the core
-idle most of the time. Its latencies minus those of an engine that is called directly are the latency that a router
-adds.
+One router process is pinned to core 0; mock engines, a mock control API and the load generator share the last core. The
+figures are CPU microseconds of the router's process group per request, requests per second, and client latencies under
+that load. A million divided by the CPU microseconds is the number of requests per second and core. Compare only figures
+of the same run, because they depend on the machine and on the Python, which is named first. A Python without
+profile-guided optimization, as pyenv builds by default, is slower than the Python of a distribution or of the images.
+In the case `few-streams` the core is idle most of the time. The difference between its latencies and the latencies of
+an engine that is called directly is the latency that a router adds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ SLOW_START_SECONDS = 240.0
 def process(
     command: list[str], core: int, environment: dict[str, str] | None = None, *, folder: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the command on a core, in its own session, without the FAIRLEAD_ variables of this shell."""
+    """Run the command on a core, in its own session. Variables of this shell whose names begin with FAIRLEAD_ are not
+    passed on.
+    """
     plain = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
     command = ["taskset", "-c", str(core), *command]
     running = subprocess.Popen(command, start_new_session=True, cwd=folder, env=plain | (environment or {}), stdout=subprocess.DEVNULL)
@@ -66,8 +68,8 @@ def process(
 
 
 def check_free(ports: Iterable[int]) -> None:
-    """Raise NotReady if a process listens at one of the ports, because a process of an earlier run would be measured
-    instead.
+    """Raise NotReady if a process already listens at one of the ports. Such a process is left over from an earlier run
+    and would be measured instead of the new process.
     """
     for port in ports:
         with socket.socket() as probe:
@@ -79,7 +81,7 @@ def check_free(ports: Iterable[int]) -> None:
 
 
 class NotReady(SystemExit):
-    """A process did not answer in time, or ended."""
+    """Raised when a process does not answer in time, or ends."""
 
 
 def wait_until(running: subprocess.Popen[bytes], port: int, seconds: float, path: str = "/v1/models") -> None:
@@ -121,7 +123,7 @@ def measure(name: str, router: subprocess.Popen[bytes], port: int, cases: list[C
 
 @contextmanager
 def mock_engines(policy: str, engines: range, api_port: int, core: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run engines on these ports, and a control API whose table asks for the policy."""
+    """Run mock engines on these ports, and a mock control API whose routing table has the policy."""
     table = msgspec.json.encode(routing_table(policy, engines)).decode()
     with process(
         [sys.executable, "-m", "benchmarks.mock_engines", str(api_port), str(engines[0]), str(len(engines)), table], core
@@ -195,16 +197,22 @@ def run(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     policies = names_of(BUILT_IN.names)
-    parser.add_argument("--policies", type=policies, default="fairlead,round-robin", help="Fairlead is measured with each of them")
+    parser.add_argument(
+        "--policies", type=policies, default="fairlead,round-robin", help="policies; Fairlead is measured with each of them"
+    )
     parser.add_argument("--instances", type=count, default=8)
-    parser.add_argument("--seconds", type=above_zero, default=4.0, help="of load in each case, after a second that is not measured")
+    parser.add_argument(
+        "--seconds", type=above_zero, default=4.0, help="seconds of load in each case, after one second that is not measured"
+    )
     parser.add_argument("--cases", type=names_of(CASES), default=",".join(CASES))
-    parser.add_argument("--first-port", type=count, default=29010, help="of the engines; router and control API take the two before it")
+    parser.add_argument(
+        "--first-port", type=count, default=29010, help="first port of the engines; router and control API use the two ports before it"
+    )
     parser.add_argument(
         "--against", type=other, action="append", default=[], help="NAME=COMMAND of another router; {port}, {workers}, {workers_commas}"
     )
-    parser.add_argument("--against-file", type=a_file, help="a file with a line NAME=COMMAND for each")
-    parser.add_argument("--wrap", type=shlex.split, default=[], help="a profiler's command to put before the router's")
+    parser.add_argument("--against-file", type=a_file, help="a file with a line NAME=COMMAND for each other router")
+    parser.add_argument("--wrap", type=shlex.split, default=[], help="a profiler's command, which is put before the router's command")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
     end_everything_when_ended()

@@ -1,13 +1,13 @@
-"""Measures the cost of changes: the router of this checkout against that of another checkout, in turns.
+"""Measures the cost of changes: compares the router of this checkout with the router of another checkout.
 
     python -m benchmarks.gateway_before CHECKOUT [--policies fairlead] [--rounds 20] [--seconds 1]
         [--cases short-json,short-stream,long-json,long-stream,paced-stream]
 
 CHECKOUT is a git worktree at the commit to compare with, in which `make .venv/ready` was run. Each router has mock
-engines and a mock control API of its own commit. Both routers run all the time, pinned to core 0. The load, which is
-this checkout's, comes from the last core and goes to one router at a time. The order changes with each round, so that a
-slow phase of the machine slows both. The ratio is the median of the rounds' ratios: above 1, this checkout uses more
-CPU per request. Half of the rounds' ratios lie in the range that is printed after it.
+engines and a mock control API of its own commit. Both routers run all the time, pinned to core 0. The load generator is
+the one of this checkout. It runs on the last core and loads one router at a time. The order of the routers changes with
+each round, so that a slow phase of the machine affects both. Prints the median of the rounds' ratios, and the range in
+which half of the ratios lie. Above 1, this checkout uses more CPU per request.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def last_core() -> int:
 
 
 def in_turns(before: MeasuredRouter, now: MeasuredRouter, case: str, rounds: int, seconds: float) -> tuple[list[float], list[float]]:
-    """Return the CPU microseconds per request of both routers, round by round."""
+    """Return, for each of both routers, the CPU microseconds per request in each round. The routers are measured
+    alternately.
+    """
     figures: dict[MeasuredRouter, list[float]] = {before: [], now: []}
     for router in figures:
         router.microseconds(case, seconds)  # a router is slower at first
@@ -120,7 +122,7 @@ def main() -> None:
     parser.add_argument("--policies", type=names_of(BUILT_IN.names), default="fairlead")
     parser.add_argument("--cases", type=names_of(CASES), default=",".join(CASES_HERE))
     parser.add_argument("--rounds", type=count, default=20)
-    parser.add_argument("--seconds", type=above_zero, default=1.0, help="of load to each router in each round")
+    parser.add_argument("--seconds", type=above_zero, default=1.0, help="seconds of load on each router in each round")
     parser.add_argument("--instances", type=count, default=8)
     parser.add_argument("--first-port", type=count, default=29010)
     options = parser.parse_args()

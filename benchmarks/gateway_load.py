@@ -86,9 +86,9 @@ class LoadConnection(asyncio.Protocol):
 
 
 class LoadResults:
-    """Seconds to the first byte and to the end of each answer with status 200.
+    """The results of a load: for each answer with status 200, the seconds to its first byte and to its end.
 
-    `bad` is the number of other answers, `lost` that of closed connections.
+    `bad` is the number of answers with another status, and `lost` the number of connections that were closed.
     """
 
     def __init__(self) -> None:

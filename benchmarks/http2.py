@@ -1,11 +1,12 @@
-"""Compares our HTTP/2 with the library h2 under the endpoint picker: CPU per picked request, in one process.
+"""Compares the CPU time of our HTTP/2 and of the library h2 under the endpoint picker: CPU per picked request, in one
+process.
 
     python -m benchmarks.http2 [--cases short,4k,64k,stream] [--rounds 15] [--requests 300] [--policy fairlead]
 
-A request is one stream as Envoy makes it, through the whole picker of a router with a scheduler. Only the sockets,
-which are the same for both, are left out. Rounds of both alternate. The figures are medians of the process's CPU time.
-The ratio is the median of the ratios of neighbouring rounds. `framing` is a picker that answers canned bytes, so that
-only the cost of HTTP/2 and gRPC remains.
+A request is one stream as Envoy makes it. It passes through the whole picker of a router with a scheduler. Only the
+sockets are left out, because they are the same for both. Rounds of the two alternate. The figures are medians of the
+process's CPU time. The ratio is the median of the ratios of neighbouring rounds. In the rows `framing`, a picker
+answers canned bytes, so that only the cost of HTTP/2 and gRPC remains.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def canned_opener(case: Case) -> Opener:
 
 
 async def compare(name: str, case: Case, opener: Opener, rounds: int, requests: int) -> None:
-    """Warm up, measure both in turns, and print a line."""
+    """Warm up, measure our HTTP/2 and h2 in alternate rounds, and print a line."""
     steps = dialogue(case, requests)
     found: dict[str, list[float]] = {kind: [] for kind in CONNECTIONS}
     for number in range(rounds + 1):
@@ -146,8 +147,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=names_of(CASES), default=",".join(CASES))
     parser.add_argument("--policy", choices=BUILT_IN.names, default="fairlead")
-    parser.add_argument("--rounds", type=count, default=15, help="of each, after one that is not counted")
-    parser.add_argument("--requests", type=count, default=300, help="in a round")
+    parser.add_argument("--rounds", type=count, default=15, help="number of rounds of each library, after one round that is not counted")
+    parser.add_argument("--requests", type=count, default=300, help="number of requests in a round")
     asyncio.run(measure(parser.parse_args()))
 
 

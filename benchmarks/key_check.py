@@ -2,9 +2,9 @@
 
     .venv/bin/python -m benchmarks.key_check [--keys 10000] [--requests 200000]
 
-Prints microseconds of CPU time per request, the best of five rounds, with the maximum number of keys of a gateway. Each
-key has a scope and both limits, and is sent in a request with a dozen headers. Also prints the cost of a refusal, and
-that of the SHA-256 alone.
+Prints microseconds of CPU time per request, the best of five rounds. The gateway has the maximum number of keys. Each
+key has a scope and both limits. Each request has a dozen headers, among them the key. Also prints the cost of a
+refusal, and the cost of the SHA-256 alone.
 """
 
 import argparse

@@ -1,14 +1,15 @@
-"""Measures the cost of following KV events for a router: ingest, memory, and decisions meanwhile.
+"""Measures the cost of following KV events for a router: ingest, memory, and decisions while events arrive.
 
     .venv/bin/python -m benchmarks.kv_events [ingest] [memory] [decisions] [--batches N]
 
-- `ingest`: events per second of this process's CPU (both threads, ZMQ's receiving one included), from a publisher in
-  another process through the router's own subscription into the index. In `decode`, an event stores one block of 16
-  tokens or removes one. In `prefill`, an event stores 16 blocks of 16 tokens, and 16 events remove them.
+- `ingest`: events per second of this process's CPU time. A publisher in another process sends events, and the router's
+  own subscription puts them into the index. The CPU time covers both threads, also the thread of ZMQ that receives. In
+  `decode`, an event stores one block of 16 tokens or removes one. In `prefill`, an event stores 16 blocks of 16 tokens,
+  and 16 events remove them.
 - `memory`: bytes of a million blocks in the index, held by one instance.
-- `decisions`: CPU time of one `submit` at 64 instances that hold parts of 400 prompts, for a prompt of 500 known
-  blocks: first without events, then while 50,000 events a second are read on the same event loop. The time (at most
-  0.5 ms) for which a request waits until the loop has read some events is not included.
+- `decisions`: CPU time of one `submit` for a prompt of 500 known blocks, at 64 instances that hold parts of 400
+  prompts. It is measured first without events, then while 50,000 events a second are read on the same event loop. A
+  request also waits until the loop has read some events, for at most 0.5 ms; this time is not included.
 """
 
 import argparse
@@ -82,7 +83,8 @@ def stored(hashes: list[int], token_ids: list[int]) -> dict[str, Any]:
 
 
 def publish(told: Connection, count: int, blocks_at_once: int, rate: float | None) -> None:
-    """Publish `count` batches when a message asks for it, all at once or at `rate` events per second.
+    """Send the publisher's port through `told`, and wait for a message. Then publish `count` batches, all at once or at
+    `rate` events per second. End at the next message.
 
     It runs in a separate process.
     """
@@ -114,7 +116,7 @@ class Ingest:
         self.subscription = Subscription(self.context, told, Source(instance="i0"), caches, time.time, self.reader, lambda: None)
 
     async def begin(self) -> None:
-        """Make the publisher begin when the subscription is connected."""
+        """Let the publisher begin to publish, once the subscription is connected."""
         while not self.subscription.connected:  # noqa: ASYNC110  # what changes it is the code that is measured
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
@@ -170,7 +172,7 @@ def memory() -> int:
 def scheduler(policy: str) -> tuple[PoolScheduler, list[tuple[int, ...]]]:
     """Return a scheduler and the keys of 400 prompts.
 
-    Its INSTANCES instances hold the prompts' 200,000 blocks, each prompt at a few instances.
+    INSTANCES instances hold the 200,000 blocks of these prompts. Each prompt is held by a few instances.
     """
     table = RoutingTable(
         pool=PoolKey(namespace="default", name="chat"),
@@ -231,7 +233,7 @@ async def decisions(policy: str, requests: int, rate: float | None) -> list[floa
     gc.enable()
     gc.unfreeze()
     if following is not None and rate is not None:
-        assert following.subscription.events > rate * requests / 1000, "the publisher was too slow to tell anything"
+        assert following.subscription.events > rate * requests / 1000, "the publisher was too slow, so nothing was measured"
         following.process.kill()
         following.process.join()
         following.subscription.close()

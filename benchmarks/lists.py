@@ -5,10 +5,10 @@ With `--against`, an earlier revision is measured too, on the same rows.
     python -m benchmarks.lists --database postgresql+psycopg://app@/lists?host=/tmp/x [--against REVISION:MIGRATION]
 
 The database must be empty; use a throw-away server. `REVISION` is a commit of this repository and `MIGRATION` the
-newest migration that it knows (`6af378c:0014_audit_heads`). It is measured first, on the schema of its time. Then the
-database is migrated and this tree is measured. Requests go one after the other over HTTP. A path that takes seconds is
-requested less often. A status other than 200 is shown beside its path. The milliseconds of a path that a revision does
-not know, or that took too long, are not those of a useful answer.
+newest migration that it knows (`6af378c:0014_audit_heads`). The earlier revision is measured first, on its own schema.
+Then the database is migrated and this tree is measured. Requests go one after the other over HTTP. A path that takes
+seconds is requested less often. If a path has a status other than 200, the status is shown beside it. The milliseconds
+of such a path say nothing about a useful answer: the revision does not know the path, or the request took too long.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SECRET = "a-secret-for-measuring"
 TIMES = 40
 LONGEST_SECONDS = 4.0
-"""Maximum seconds spent on a path; after that it is not requested again."""
+"""Maximum seconds spent on all requests to one path. After that, the path is not requested again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,9 +186,9 @@ def measure(address: str, asked: list[str]) -> dict[str, Measured]:
 def main() -> None:
     """Print a Markdown table."""
     reading = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    reading.add_argument("--database", required=True, help="as SQLAlchemy reads it; empty")
-    reading.add_argument("--against", metavar="REVISION:MIGRATION", help="measured first, on the same rows")
-    reading.add_argument("--rows", type=count, default=MILLION.migrations, help="migrations and decisions, each")
+    reading.add_argument("--database", required=True, help="URL of an empty database, as SQLAlchemy reads it")
+    reading.add_argument("--against", metavar="REVISION:MIGRATION", help="an earlier revision, which is measured first on the same rows")
+    reading.add_argument("--rows", type=count, default=MILLION.migrations, help="number of session migrations, and number of decisions")
     given = reading.parse_args()
     end_everything_when_ended()
     plain = given.database.replace("postgresql+psycopg://", "postgresql://", 1)

@@ -75,7 +75,7 @@ def routing_table(policy: str, ports: range) -> RoutingTable:
 
 
 class MockEngine(asyncio.Protocol):
-    """Answers every generation at once, or at the pace with which its prompt begins.
+    """A mock engine. It answers every request at once or, if the prompt begins with a pace, at this pace.
 
     The pace `pace-20-5` is 20 ms to the first token and 5 ms between tokens.
     """

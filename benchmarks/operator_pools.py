@@ -1,27 +1,29 @@
-"""Measures the resources that one operator needs for many pools: created at once, at rest, after a restart, steady with
-many pods.
+"""Measures the resources that one operator needs for many pools: while they are created, at rest, after a restart, and
+with many pods.
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.operator_pools [PART …] [--pools 300] [--instances 50]
 
 It runs a real Kubernetes API (the sandbox's), a real control API on a real Postgres, and the operator as a process with
 its own settings. Only the kubelet is a fake: every pod becomes ready within about a second. The parts:
 
-create   `--pools` pools of one instance are created at once while the operator runs. Measured until every pool was
-         reconciled once (its status has its generation), and until every pool is Ready.
-restart  The operator is stopped and started. Measured until it has reported every pool once to the control API.
-rest     Nothing happens for `--rest-seconds`. Measured are the CPU of all processes, and the operator's memory. A
-         settled pool is reported to the control API every 10 s and read every 60 s, so measure a minute or several.
-delete   All pools are deleted at once. Measured until they are gone.
+create   `--pools` pools of one instance are created at once while the operator runs. The time is measured until every
+         pool was reconciled once (its status has its generation), and until every pool is Ready.
+restart  The operator is stopped and started. The time is measured until it has reported every pool once to the
+         control API.
+rest     Nothing happens for `--rest-seconds`. The CPU time of all processes and the operator's memory are measured. A
+         settled pool is reported to the control API every 10 s and read every 60 s, so measure for minutes.
+delete   All pools are deleted at once. The time is measured until they are gone.
 steady   A third as many pools (100 of 300) of `--instances` instances each are prebuilt: pods and pools are put into
-         the Kubernetes API as an operator would have left them, and no router runs. The figures of rest and restart.
-large    One pool of `--large` instances, prebuilt in the same way. The same figures.
+         the Kubernetes API as an operator would have left them, and no router runs. The figures are the same as for
+         rest and restart.
+large    One pool of `--large` instances is prebuilt in the same way. The figures are the same as for steady.
 
-Requests are those that the operator sends to the Kubernetes API. A proxy counts them; its CPU counts as the
-benchmark's.
+A proxy counts the requests that the operator sends to the Kubernetes API. The CPU time of the proxy is counted as CPU
+time of the benchmark.
 
-Without a PART all are measured. Progress goes to stderr, the figures to stdout as JSON. Seconds are elapsed time, so
-measure on an idle machine. The CPU seconds depend less on the machine's other work. They are given for every process,
-because all share the cores: if their sum is twice the elapsed seconds, two cores were fully used.
+Without a PART, all parts are measured. Progress goes to stderr, the figures to stdout as JSON. Seconds are elapsed
+time, so measure on an idle machine. The CPU seconds depend less on the machine's other work. They are given for every
+process, because all processes share the cores. If their sum is twice the elapsed seconds, two cores were fully used.
 """
 
 from __future__ import annotations
@@ -116,7 +118,7 @@ def running_control_api(folder: Path, kubeconfig: str) -> Iterator[tuple[str, in
 
 
 def answers(url: str) -> bool:
-    """Return whether a GET is answered 200."""
+    """Return whether a GET of this address gets the status 200."""
     try:
         return httpx.get(url, timeout=5, trust_env=False).status_code == 200
     except httpx.HTTPError:
@@ -181,9 +183,9 @@ class Bench:
         return response.status_code == 200 and bool(response.json()["spec"].get("holderIdentity"))
 
     def used(self) -> dict[str, float]:
-        """Return the CPU seconds so far of every running process, by name.
+        """Return the CPU seconds that every running process has used so far, by the name of the process.
 
-        A Kubernetes API that the environment names is left out.
+        If the environment names a Kubernetes API, its process is left out.
         """
         server, database = child_running("processkube.kubernetes_api.main"), child_running("bin/postgres")
         found = {"operator": self.pid(), "control API": self.api, "Kubernetes API": server, "Postgres": database}
@@ -194,7 +196,7 @@ class Bench:
         self.figures |= {f"{when}: CPU s of {name}": seconds - before[name] for name, seconds in self.used().items()}
 
     def for_all(self, what: Callable[[int], object], count: int) -> None:
-        """Call `what` with every number below `count`, a few at a time."""
+        """Call the function `what` with every number below `count`, a few calls at a time."""
         with ThreadPoolExecutor(THREADS) as threads:
             list(threads.map(what, range(count)))
 
@@ -272,7 +274,7 @@ class Bench:
         self.operator.kill()
 
     def prebuild(self, identity: PoolIdentity, spec: dict[str, Any], index: int) -> None:
-        """Make the pod of a serving instance."""
+        """Add to the Kubernetes API the pod of an instance that already serves."""
         now = format_time(time.time() - 60)
         body = pod(
             identity,
@@ -332,7 +334,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--pools", type=count, default=300)
-    parser.add_argument("--instances", type=count, default=50, help="of each pool of the part steady")
+    parser.add_argument("--instances", type=count, default=50, help="number of instances of each pool of the part steady")
     parser.add_argument("--large", type=count, default=300, help="instances of the pool of the part large")
     parser.add_argument("--rest-seconds", type=above_zero, default=60.0)
     arguments = parser.parse_args()

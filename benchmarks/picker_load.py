@@ -64,7 +64,9 @@ def _framed(message: Any) -> bytes:
 
 
 class Script:
-    """The gRPC messages of a stream: the request, and the response that follows when the request was picked."""
+    """The gRPC messages of a stream: the messages of the request, and the messages of the response, which are sent
+    after the pick.
+    """
 
     def __init__(self, case: Case, number: int) -> None:
         text = f"{number} " + ("hello world " * (case.prompt_bytes // 12 + 1))[: case.prompt_bytes]

@@ -1,8 +1,8 @@
 """The endpoint picker's streams on the library h2 instead of our HTTP/2, to compare the cost of both.
 
-h2 is a pure protocol object: bytes in, events out. Everything that it can leave out (validation and normalisation of
-headers, text for bytes) is left out, so its figures are the best that it can reach here. `GrpcStream` keeps the parts
-that belong to gRPC. Where it makes frames itself for our connection, it calls h2 here.
+h2 is a pure protocol object: bytes in, events out. All its optional work (validation and normalisation of headers,
+conversion of bytes to text) is switched off, so its figures are the best that it can reach here. `GrpcStream` keeps the
+parts that belong to gRPC. Our connection makes frames itself; here h2 makes them.
 """
 
 from __future__ import annotations

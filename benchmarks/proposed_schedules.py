@@ -1,5 +1,5 @@
-"""The effect of proposed schedules in weeks that their forecast has not seen, against scaling by SLO and a person's
-schedule.
+"""The effect of proposed schedules in weeks that their forecast has not seen, compared with scaling by SLO and with a
+person's schedule.
 
     .venv/bin/python -m benchmarks.proposed_schedules [--weeks 4] [--shapes office,nightly] [--start-minutes 4]
         [--trace requests.csv] [--forecasts]
@@ -7,15 +7,15 @@ schedule.
 For each shape of traffic (docs: `fairlead_testing.builders.demand`) six weeks are recorded. Then each further week is
 run in virtual time (`fairlead.forecasts.backtests`) three times: scaled by SLO alone, with a schedule as a person would
 write it (office hours with half of the peak), and with the schedules that the forecast proposes from the record before
-that week. In half of the worlds the record has an outage and a peak that came once, and the week has a holiday, which
-is or is not in the calendar. The instance hours are printed beside the least hours that any scaling needs at the same
-target load: those of a scaling that knows every minute in advance, and whose instances serve at once. With `--trace`,
-times of requests are used instead: a CSV file whose first column has them as ISO 8601 or as seconds. It must cover four
-weeks or more.
+that week. In half of the worlds the record has an outage and a peak that came once, and the week has a holiday. The
+calendar has this holiday in some worlds and lacks it in others. Beside the instance hours, the smallest possible
+instance hours at the same target load are printed. A scaling would reach them if it knew every minute in advance and if
+its instances served at once. With `--trace`, times of requests are used instead of shapes: a CSV file whose first
+column has them as ISO 8601 or as seconds. It must cover four weeks or more.
 
-`--forecasts` compares ways of forecasting instead, by their errors in weeks that they have not seen: last week, the
-median of weeks, the median scaled to the level of the last days and, where statsmodels or statsforecast are installed,
-theirs.
+`--forecasts` compares ways of forecasting instead, by their errors in weeks that they have not seen. The ways are last
+week, the median of weeks, and the median scaled to the level of the last days. If statsmodels or statsforecast are
+installed, their forecasts are compared, too.
 """
 
 import argparse
@@ -111,9 +111,10 @@ def by_hand(peak: float, zone: str) -> tuple[ScheduleSpec, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The sums over a world's unseen weeks, and the share of quarters of an hour within the forecast's band.
+    """The sums over a world's unseen weeks, and the share of time (in quarters of an hour) in which demand was within
+    the forecast's band.
 
-    `least_hours` are the instance hours of a scaling that knows every minute in advance.
+    `least_hours` are the instance hours of a scaling that knows the demand of every minute in advance.
     """
 
     reactive: Outcome
@@ -159,7 +160,9 @@ def tried(world: World, weeks: int, start_seconds: float) -> Tried:
 
 
 def least_hours(load: Series, target_load: float) -> float:
-    """Return the instance hours if every minute has the least number of instances at the target load."""
+    """Return the instance hours of a pool that has, in every minute, the smallest number of instances that meets the
+    target load.
+    """
     needed = np.clip(np.ceil(by_minute(load) / target_load), LEAST, MOST)
     return float(needed.sum()) / 60
 
@@ -193,7 +196,9 @@ def compare_schedules(found: Iterator[World], weeks: int, start_seconds: float) 
 
 
 def read_trace(path: Path) -> World:
-    """Return times of requests as demand, in which the busiest quarter of an hour is work for ten instances."""
+    """Return the demand of the requests at the recorded times. It is scaled so that the busiest quarter of an hour is
+    work for ten instances.
+    """
     with path.open(newline="") as lines:
         times = sorted(at for row in csv.reader(lines) if row and (at := _seconds(row[0])) is not None)
     if not times or times[-1] - times[0] < 4 * WEEK.total_seconds():
@@ -236,7 +241,7 @@ def compare_forecasts(found: Iterator[World], weeks: int) -> None:
 
 
 def library_ways() -> dict[str, Forecaster]:
-    """Return the ways of forecasting of installed libraries. Each sees six weeks, as our own ways do."""
+    """Return the ways of forecasting of the installed libraries. Each gets six weeks of demand, as our own ways do."""
     ways: dict[str, Forecaster] = {}
     if importlib.util.find_spec("statsmodels") is not None:
         ways["STL (statsmodels)"] = _by_week(_stl_of_statsmodels)
@@ -247,7 +252,7 @@ def library_ways() -> dict[str, Forecaster]:
 
 
 def _by_week(model: Callable[[Series], Series]) -> Forecaster:
-    """Return a forecaster of a day, made from a model that forecasts the week after a series of whole days."""
+    """Return a function that forecasts one day. It uses `model`, which forecasts the week after some whole days."""
     made: dict[tuple[date, int], tuple[date, Series]] = {}
 
     def way(known: Known, day: date) -> Series | None:
@@ -286,7 +291,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weeks", type=count, default=4, help="unseen weeks of each world")
     parser.add_argument("--shapes", type=names_of(SHAPES), default=list(SHAPES), help="shapes of traffic, separated by commas")
-    parser.add_argument("--start-minutes", type=above_zero, default=4.0, help="the time in which an instance starts")
+    parser.add_argument("--start-minutes", type=above_zero, default=4.0, help="minutes from the start of an instance until it serves")
     parser.add_argument("--trace", type=a_file, help="times of requests, instead of shapes")
     parser.add_argument("--forecasts", action="store_true", help="compare ways of forecasting")
     asked = parser.parse_args()

@@ -69,7 +69,9 @@ class Reading:
 
 
 def rows(rate: float, seconds: float, seed: int) -> Iterator[TraceRow]:
-    """Yield the rows of sessions of TURNS turns, PAUSE_SECONDS apart, whose prompts grow by a block each turn."""
+    """Yield the rows of sessions. Each session has TURNS turns, PAUSE_SECONDS apart, and its prompt grows by a block
+    with each turn.
+    """
     chance = random.Random(seed)
     arrivals: list[tuple[float, int, int]] = []
     starts = int(rate * seconds / TURNS)
@@ -123,9 +125,10 @@ def watch(sandbox: RunningSandbox, begun: float, seconds: float, words: str) -> 
 
 
 def outage(sandbox: RunningSandbox, begun: float, seconds: float) -> tuple[Reading, float]:
-    """Stop the control API for `seconds`. Return the last reading of the outage and the time that the backlog took.
+    """Stop the control API for `seconds`. Return the last reading of the outage, and the seconds after it until the
+    backlog was gone.
 
-    The backlog is gone when no report older than OLDEST_SECONDS is undelivered.
+    The backlog is gone when no undelivered report is older than OLDEST_SECONDS.
     """
     api = sandbox.pid("api")
     os.kill(api, signal.SIGSTOP)

@@ -3,14 +3,15 @@ simulated again.
 
     .venv/bin/python -m benchmarks.remedies [--pools 200] [--first 0] [--requests 400] [--verbose]
 
-Each pool has its own heavy-tailed traffic, engine speed, targets, number of instances, early rejection and policy. One
-part of its requests is what the control API would have recorded: the advice is made from it as the API makes it. Then
-the next requests of the same traffic are simulated with another seed and with the advised change. Two kinds of remedies
-are advised: a number of instances, and a TTFT target. A remedy that claims to meet the goal is right if the goal is
-met. A remedy that claims to bring a share of requests in time is right if it does so. The claim "No number of instances
-meets the goal" is right if four times the largest number that may be tried does not meet it either. Of each pool as
-many requests are recorded as a simulation for advice needs. A pool that would need more than `--most` is left out,
-because its simulation would take too long.
+Each pool has its own heavy-tailed traffic, engine speed, targets, number of instances, early rejection and policy.
+Advice is made from a part of its requests, the recorded requests, as the control API makes it. Then the next requests
+of the same traffic are simulated with another seed and with the advised change. Two kinds of remedies are advised: a
+number of instances, and a TTFT target.
+
+A remedy that claims to meet the goal is right if the goal is met. A remedy that claims to bring a share of requests in
+time is right if it does so. The claim "No number of instances meets the goal" is right if four times the largest
+allowed number does not meet the goal either. Each pool has as many recorded requests as a simulation for advice needs.
+A pool that needs more than `--most` is left out, because its simulation would take too long.
 """
 
 import argparse
@@ -46,8 +47,8 @@ MOST = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomPool:
-    """A pool, and two parts of its traffic that overlap by half: the recorded requests, and the requests that
-    follow.
+    """A pool with its settings, and two periods of its traffic: the recorded requests, from which advice is made, and
+    the following requests, on which the advice is tested. The two periods overlap by half.
     """
 
     number: int
@@ -59,7 +60,7 @@ class RandomPool:
 
     @property
     def asked(self) -> Asked:
-        """Return the question that the control API would answer by simulation."""
+        """The question that the control API would answer by a simulation for this pool."""
         return Asked(
             role=Role.BOTH,
             present=self.target.instances,
@@ -73,9 +74,9 @@ class RandomPool:
 
 
 def a_pool(number: int, least: int) -> RandomPool:
-    """Return the pool with this number, which is always the same.
+    """Return the pool with this number; the same number always gives the same pool.
 
-    At least `least` of its requests are recorded, and enough for a simulation.
+    At least `least` of its requests are recorded, and at least as many as a simulation needs.
     """
     rng = Random(f"remedies/{number}")
     median, sigma = math.exp(rng.uniform(math.log(400), math.log(12_000))), rng.uniform(0.6, 1.6)
@@ -170,7 +171,7 @@ def _figures(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A claim about a pool, whether it was right, and its figures in words."""
+    """A claim of a remedy about a pool, whether the claim was right, and the figures that show it, in words."""
 
     claim: str
     holds: bool
@@ -196,8 +197,8 @@ def outcomes(pool: RandomPool) -> Iterator[Outcome]:
 def _kept(claim: str, pool: RandomPool, promised: Confirmed, change: PoolChange) -> Outcome:
     then = after(pool, change).attainment
     least = pool.goal if promised.meets else promised.surely
-    words = f"{promised.value:g} ({promised.least:g} to {promised.most or math.inf:g}) is to bring {promised.attainment:.1%}, surely {promised.surely:.1%}"
-    words += f"{' and meet' if promised.meets else ', short of'} {pool.goal:.0%}: {then:.1%}"
+    words = f"{promised.value:g} ({promised.least:g} to {promised.most or math.inf:g}) promises {promised.attainment:.1%} in time"
+    words += f" ({promised.surely:.1%} or more){', meets' if promised.meets else ', misses'} {pool.goal:.0%}; measured {then:.1%}"
     return Outcome(claim=claim, holds=then >= least, words=words)
 
 
@@ -206,14 +207,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pools", type=count, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first pool")
-    parser.add_argument("--requests", type=count, default=400, help="recorded of each pool")
-    parser.add_argument("--most", type=count, default=1600, help="pools of which more would be recorded are left out")
-    parser.add_argument("--verbose", action="store_true", help="each claim as it is found")
+    parser.add_argument("--requests", type=count, default=400, help="minimum number of recorded requests of each pool")
+    parser.add_argument("--most", type=count, default=1600, help="maximum number of recorded requests; a pool that needs more is left out")
+    parser.add_argument("--verbose", action="store_true", help="print each claim as soon as it is checked")
     options = parser.parse_args()
     made, held = Counter[str](), Counter[str]()
     pools = [a_pool(number, options.requests) for number in range(options.first, options.first + options.pools)]
     tried = [pool for pool in pools if len(pool.recorded) <= options.most]
-    print(f"{len(tried)} of {len(pools)} pools are tried; the others get too many requests a second for that")
+    print(f"{len(tried)} of {len(pools)} pools are tried; the others are left out, because they get too many requests a second")
     for pool in tried:
         for one in outcomes(pool):
             made[one.claim] += 1

@@ -1,10 +1,11 @@
-"""Measures the cost of a router's memory of sessions, and whose sessions are forgotten when a client invents too many.
+"""Measures the cost of a router's memory of sessions. Also measures whose sessions the router forgets when a client
+invents too many.
 
     python -m benchmarks.sessions_in_memory [--sessions 1000000] [--limit 200000]
 
-Prints the bytes of each session, measured with no limit and all sessions at once. Then it prints the CPU microseconds
-of a first request, of a further request and of a request beyond the limit, and how many of 1,000 sessions of another
-key are known after the flood of sessions.
+Prints the bytes of each session, measured without a limit and with all sessions in memory. Then it prints the CPU
+microseconds of a session's first request, of a further request, and of a request beyond the limit. At last it prints
+how many of 1,000 sessions of another key are still known after a flood of invented sessions.
 """
 
 from __future__ import annotations
@@ -46,8 +47,13 @@ def touch(bindings: SessionBindings, name: str, sessions: int, owner: str) -> fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=count, default=1_000_000, help="that are remembered at once, and that the flood makes up")
-    parser.add_argument("--limit", type=count, default=200_000, help="sessions that a router remembers of a pool")
+    parser.add_argument(
+        "--sessions",
+        type=count,
+        default=1_000_000,
+        help="number of sessions that are remembered at once, and number of sessions in the flood",
+    )
+    parser.add_argument("--limit", type=count, default=200_000, help="maximum number of sessions that a router remembers for a pool")
     options = parser.parse_args()
     before = resident_bytes()
     unbounded = SessionBindings(POOL, 1e9, {}, options.sessions)

@@ -1,4 +1,4 @@
-"""Compares requests per CPU-second of `fairlead simulate` and of NVIDIA Dynamo's offline trace replay.
+"""Compares requests per CPU-second of `fairlead simulate` and of NVIDIA Dynamo's offline trace replay (the peer).
 
 Both run the same requests in one run of this script.
 
@@ -7,13 +7,14 @@ Both run the same requests in one run of this script.
 
 Without --trace, it generates 12,031 conversation requests as long as Mooncake's. The peer is the package
 `ai-dynamo-runtime` (not a dependency of ours): install it into an environment of its own and give that environment's
-Python. Both read one file with the same arrival times. The CPU time of all threads is counted. The peer's whole call
-also reads the trace. So the time in which ours reads it is shown separately, and is included in the factors.
+Python. Both read one file with the same arrival times. The CPU time of all threads is counted. A run of the peer always
+includes reading the trace. So the time in which our simulator reads the trace is shown separately, and the printed
+ratios include it.
 
-Ours leaves out parts of the peer's model: single decode iterations (steps in which the batch stays the same are
-computed together), the peer's block manager at the engine's block size (ours keeps prefixes in the trace's blocks of
-512 tokens), KV events as messages, and its router's own worker threads and sampling. Both leave out networks. So a
-coarser model is compared with a finer one.
+Our simulator is coarser than the peer. It computes all steps in which the batch stays the same together; the peer
+computes each decode iteration. It keeps prefixes in the trace's blocks of 512 tokens; the peer has a block manager with
+the engine's block size. It has no KV events as messages, and no worker threads and no sampling of the peer's router.
+Both leave out networks.
 """
 
 import argparse
@@ -44,13 +45,13 @@ PRESET = "vllm-h100-8b"
 
 
 def main() -> None:
-    """Run both, print a line per run."""
+    """Run both simulators, and print a line per run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=a_file, help="trace in Mooncake's format; without this option, one is generated")
     parser.add_argument("--instances", type=count, nargs="+", default=[8, 32])
     parser.add_argument("--policies", nargs="+", choices=BUILT_IN.names, default=["round-robin", "dualmap"])
     parser.add_argument("--rate", type=above_zero, help="requests per second; without this option, as recorded")
-    parser.add_argument("--repeats", type=count, default=3, help="of which the best counts")
+    parser.add_argument("--repeats", type=count, default=3, help="number of runs; the best run counts")
     parser.add_argument("--peer-python", type=a_file, help=f"a Python that has {PEER}")
     options = parser.parse_args()
     try:
@@ -114,9 +115,9 @@ def run_ours(options: argparse.Namespace, instances: int, out: Path) -> dict[str
 
 
 def compare_peer(python: Path, trace: Path, workers: int, ours: dict[str, float], repeats: int) -> None:
-    """Replay the trace under the peer's Python, and print both figures.
+    """Replay the trace under the peer's Python, and print the peer's figures beside ours.
 
-    The peer's round robin is compared with ours, its cache-aware router with our other policies.
+    The peer's round robin is compared with our round robin, and its cache-aware router with our other policies.
     """
     command = [str(python), str(Path(__file__).with_name("simulator_peer.py")), str(trace), str(workers), str(repeats)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"DYN_LOG": "error"}

@@ -1,14 +1,15 @@
-"""The cost of two pools that take turns on one device: the time until a pool serves, by waking and by starting again.
+"""The cost of two pools that share one device in turns: the time until a pool serves at the begin of its turn, when its
+instance wakes or when it is started again.
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.turns_bench [--cold 240] [--wake 5] [--sleep 3] [--turn 600]
         [--turns 4] [--ttft 10]
 
-It runs in virtual time, with the real operator on a fake cluster with fake engines. The requests, two a second, go to
-one pool for `--turn` seconds, then to the other, and so on. In `wake` the pools share a device by `roles[].warm.turns`,
-and their engines sleep. In `start` they share it too, but their engines cannot sleep: each turn deletes an instance and
-starts another. In `apart` each pool has a device of its own, and both serve all the time. A request waits until its
-pool serves. It is in time if it waits at most `--ttft` seconds. The first turn, in which no engine sleeps yet, is left
-out.
+It runs in virtual time, with the real operator on a fake cluster with fake engines. Two requests arrive per second.
+They go to one pool for `--turn` seconds, then to the other pool for as long, and so on. Three ways are compared. In
+`wake` the pools share a device by `roles[].warm.turns`, and their engines sleep. In `start` they share it too, but
+their engines cannot sleep: each turn deletes an instance and starts another. In `apart` each pool has a device of its
+own, and both serve all the time. A request waits until its pool serves. It is in time if it waits at most `--ttft`
+seconds. The first turn is left out, because no engine sleeps yet.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Row:
 
 
 def stage_of(way: str, terms: Terms) -> TurnStage:
-    """Return the two pools with the devices of one way."""
+    """Return the two pools, and the devices that they have in this way."""
     stage = TurnStage(start_seconds=terms.cold, wake_seconds=terms.wake, sleep_seconds=terms.sleep)
     for pool in POOLS:
         claims = [f"gpu-{pool}" if way == "apart" else "gpu"]
@@ -103,7 +104,7 @@ def main() -> None:
     parser.add_argument("--wake", type=above_zero, default=5.0, help="seconds that waking takes")
     parser.add_argument("--sleep", type=above_zero, default=3.0, help="seconds until a sleeper's memory is free")
     parser.add_argument("--turn", type=above_zero, default=600.0, help="seconds for which requests go to one pool")
-    parser.add_argument("--turns", type=count, default=4, help="how often they change the pool")
+    parser.add_argument("--turns", type=count, default=4, help="number of measured turns")
     parser.add_argument("--ttft", type=above_zero, default=10.0, help="seconds that a request may wait")
     terms = Terms(**vars(parser.parse_args()))
     print("way     least s  greatest s   in time    late  device hours")

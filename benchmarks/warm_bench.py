@@ -1,17 +1,18 @@
-"""The value of sleeping instances: peaks are met by cold starts, by sleepers, or by a pool that is always large.
+"""The value of sleeping instances: peaks are met by cold starts, by sleeping instances, or by a pool that is always
+large.
 
     .venv/bin/python -m benchmarks.warm_bench [--cold 240] [--wake 5] [--asleep 4] [--peaks 4] [--calm 900] [--rush 600]
         [--seeds 3]
 
 It runs in virtual time, with the router's own scheduler and the operator's own scaling (mode SLO). Calms and rushes
-alternate; a rush has about three times the requests. In `cold`, each instance that a rush needs starts for `--cold`
-seconds. In `sleepers`, up to `--asleep` of the surplus instances sleep (`roles[].warm`) and wake within `--wake`
-seconds. In the first rush no instance sleeps yet, as in a new pool. `large` always has the greatest number of instances
-that `cold` ever had.
+alternate; a rush has about three times as many requests per second as a calm. Three ways are compared. In `cold`, each
+instance that a rush needs starts for `--cold` seconds. In `sleepers`, up to `--asleep` of the surplus instances sleep
+(`roles[].warm`) and wake within `--wake` seconds. In the first rush no instance sleeps yet, as in a new pool. `large`
+always has the greatest number of instances that `cold` ever had.
 
 An hour asleep costs no GPU hour if another pool computes on the GPU meanwhile, and a whole GPU hour if the GPU stays
-reserved for the sleeper. Both costs are given, in hours of an instance's GPUs. A request counts as late if it was not
-served within the TTFT, or was refused.
+reserved for the sleeping instance. Both costs are given, in hours of an instance's GPUs. A request counts as late if it
+was not served within the TTFT target, or was refused.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The figures of one way of meeting the peaks with one seed: shares 0 to 1, and hours of instances."""
+    """The figures of one way of meeting the peaks with one seed. Shares are 0 to 1; times are hours of instances."""
 
     way: str
     attainment: float
@@ -81,7 +82,8 @@ class Row:
 
 
 def held(changes: Sequence[SizeChange], start: int, end: float, asleep: int) -> tuple[float, float]:
-    """Return two numbers of instance hours until `end` (in seconds): awake or starting, and asleep.
+    """Return two numbers of instance hours from the start until `end` (in seconds): of instances that are awake or
+    starting, and of instances that sleep.
 
     They are computed from the changes of the number of instances.
     """
@@ -140,8 +142,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cold", type=above_zero, default=240.0, help="seconds that a cold start takes")
     parser.add_argument("--wake", type=above_zero, default=5.0, help="seconds that waking takes")
-    parser.add_argument("--asleep", type=count, default=4, help="most instances that sleep")
-    parser.add_argument("--peaks", type=count, default=4, help="how many rushes there are")
+    parser.add_argument("--asleep", type=count, default=4, help="maximum number of sleeping instances")
+    parser.add_argument("--peaks", type=count, default=4, help="number of rushes")
     parser.add_argument("--calm", type=above_zero, default=900.0, help="seconds of a calm")
     parser.add_argument("--rush", type=above_zero, default=600.0, help="seconds of a rush")
     parser.add_argument("--seeds", type=count, default=3)

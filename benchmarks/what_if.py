@@ -1,11 +1,12 @@
-"""What-if on an hour of recorded traffic of 32 instances: three policies at two rates.
+"""Measures What-if simulations on an hour of recorded traffic of 32 instances: three policies at two rates.
 
-    .venv/bin/python -m benchmarks.what_if [--trace FILE] [--requests 36000] [--processes 2] [--repeat]
+    .venv/bin/python -m benchmarks.what_if [--trace FILE] [--requests 36000] [--processes 2] [--repeat] [--here]
 
 The traffic is an hour of Mooncake-like conversations made by our generator (or of a trace), in the form in which
 routers record it. It is simulated by the runner of the control API in its simulator processes, without the database.
-Prints the seconds until the results are complete (target 30 on 2 cores), the CPU seconds of each run alone, and with
---repeat whether the same request gave the same numbers a second time.
+Prints the seconds until the results are complete (target: 30 on 2 cores) and the CPU seconds of the processes. With
+`--repeat`, the same request is simulated a second time, and it is printed whether it gave the same numbers. With
+`--here`, only the CPU seconds of each run alone are printed.
 """
 
 import argparse
@@ -40,7 +41,9 @@ TARGET_SECONDS = 30.0
 def main() -> None:
     """Simulate, and print the time that it took."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=a_file, help="a trace in Mooncake's format; when it has fewer requests, these come in the hour")
+    parser.add_argument(
+        "--trace", type=a_file, help="a trace in Mooncake's format; its first requests, at most --requests, are spread over the hour"
+    )
     parser.add_argument("--requests", type=count, default=36_000)
     parser.add_argument("--processes", type=count, default=os.cpu_count() or 1)
     parser.add_argument("--policies", nargs="+", choices=BUILT_IN.names, default=list(POLICIES))
@@ -75,9 +78,9 @@ def traffic_of(trace: Path | None, most: int) -> list[TraceRequest]:
 
 
 def recorded_rows(rows: Sequence[TraceRow], seconds: float) -> list[TraceRequest]:
-    """Return rows of a trace in their recorded form, stretched to `seconds`.
+    """Return the rows of a trace in their recorded form. Their times are stretched so that they last `seconds`.
 
-    The last, partial block of each prompt is left out.
+    The partial last block of each prompt is left out.
     """
     scale = seconds * 1e3 / max(1.0, rows[-1].timestamp_ms - rows[0].timestamp_ms)
     return [
@@ -170,7 +173,7 @@ async def simulated(claimed: Claimed, traffic: Traffic, processes: int) -> tuple
 
 
 def runs_alone(claimed: Claimed, traffic: Traffic) -> None:
-    """Print the CPU seconds of each run when it is run alone, including reading and preparing the requests."""
+    """Run each run alone, and print its CPU seconds. They include reading and preparing the requests."""
     job = SimulationJob(requests=traffic.requests, weight=1.0, target=claimed.target, seed=claimed.seed)
     for run in runs_of(claimed.policies, claimed.rates):
         started = time.process_time()

@@ -24,7 +24,7 @@ from benchmarks.command_line import above_zero, count, end_everything_when_ended
 from benchmarks.gateway import check_free, process, wait_until
 
 HONEST = "none"
-"""The name of no attack: after it, the hostile engines behave like all other engines."""
+"""The name of the state without an attack: the hostile engines behave like all other engines."""
 AFTERWARDS_SECONDS = 10.0
 """Seconds after the attack until memory and files are read again."""
 LOOK_SECONDS = 0.5
@@ -32,13 +32,14 @@ LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Router:
-    """A router under attack, and the port that switches its engines' attack."""
+    """A router under attack, and the port at which the attack of its engines is selected."""
 
     pid: int
     port: int
     switch_port: int
     somebody_port: int
-    """The port of a program other than the router, to which the hostile engines can also send their bytes."""
+    """The port of a program that takes the place of the router. The hostile engines can send their bytes to it instead.
+    """
 
     def memory_mb(self) -> float:
         return memory_mb(self.pid)
@@ -56,7 +57,9 @@ class Router:
 
 @contextmanager
 def routed_world(first_port: int, files: int | None = None) -> Iterator[Router]:
-    """Yield a router that may open `files` files, its control API and its engines, as processes."""
+    """Yield a router that may open `files` files. The router, its control API and its engines run as processes until
+    the block ends.
+    """
     api_port, port, switch_port, somebody_port = first_port - 1, first_port - 2, first_port - 3, first_port - 4
     check_free((somebody_port, switch_port, port, api_port, *range(first_port, first_port + POOLS * ENGINES_A_POOL)))
     last = (os.cpu_count() or 1) - 1
@@ -95,7 +98,7 @@ class Findings:
     before: Load
     during: Load
     beside: Load
-    """The load while the same hostile engines send the same bytes to a program other than the router."""
+    """The load while the hostile engines send the same bytes to another program and not to the router."""
     attacker: Attacker
     memory: list[float] = field(default_factory=list)
     """The router's memory in MiB: before the attack, its maximum, and after the attack."""
@@ -127,7 +130,9 @@ HEADER = (
 
 @asynccontextmanager
 async def attacking(router: Router, name: str, attacker: Attacker, seconds: float) -> AsyncIterator[None]:
-    """Make the attack until the block ends. For `HONEST`, the clients of an engines' attack get the usual answers."""
+    """Make the attack until the block ends. For `HONEST`, send the requests of an engines' attack to engines that
+    answer as usual.
+    """
     if name in (*ENGINES, HONEST):
         await router.switch(name)
         task = asyncio.ensure_future(prompts(attacker))
@@ -205,7 +210,7 @@ async def served(port: int) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Soak:
     """The state of a router after many rounds of all attacks. The slope of its memory is computed from the last two
-    thirds.
+    thirds of the rounds.
     """
 
     minutes: float
@@ -273,7 +278,9 @@ def main() -> None:
 
 
 def allow_files() -> None:
-    """Allow this process as many open files as the system permits, because an attack has thousands of connections."""
+    """Raise this process's limit of open files to the maximum that the system permits, because an attack opens
+    thousands of connections.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

@@ -2,13 +2,15 @@
 
     python -m benchmarks.attacks.breaking_point [--idle 1000,2000,5000,10000] [--asking 100,400,1600] [--addresses 8]
 
-The world is that of `benchmarks.attacks`. Each step opens this number of connections at once, from `--addresses`
-loopback addresses: strangers that send nothing (`idle`), or clients that send one request after another (`asking`).
-Meanwhile seven known clients, whose connections were open before, and new clients send requests. The line of a step has
-the connections that stayed open, those that were answered 4xx or 5xx, and those that were closed without an answer.
-Then come the known clients' requests and how many failed, the new clients served and refused, and the requests of the
-step's own clients and how many failed. The last figures are the router's open files and memory, the seconds until a new
-client was served after the step's connections were closed, and the open files 10 s later.
+The router, pools and engines are the same as in `benchmarks.attacks`. Each step opens a number of connections at once,
+from `--addresses` loopback addresses. In steps `idle` they send nothing (strangers); in steps `asking` they send one
+request after another. Meanwhile seven known clients, whose connections were open before, and new clients send requests.
+
+The line of a step has these figures in order: the step's connections that stayed open, that were answered 4xx or 5xx,
+and that were closed without an answer; the known clients' requests, and how many failed; the new clients that were
+served and that were refused; the requests of the step's own clients, and how many failed; the router's open files and
+memory; the seconds until a new client was served after the step's connections were closed; and the open files 10 s
+later.
 
 A router may hold as many files as the system allows (`ulimit -Hn`), unless `--files` sets a lower limit.
 """
@@ -33,7 +35,9 @@ CONNECT_SECONDS = 30.0
 
 
 class Stranger(asyncio.Protocol):
-    """A connection that sends nothing. `end` is the way in which the router ended it; empty while it is open."""
+    """A connection that sends nothing. `end` says how the router ended the connection; it is empty while the connection
+    is open.
+    """
 
     end = ""
 
@@ -119,9 +123,9 @@ async def asking(port: int, connections: int, seconds: float) -> Load:
 
 
 async def known(load: Load, ended: asyncio.Event) -> None:
-    """Run a client for each pool except the first until the event is set.
+    """Run one client for each pool except the first, until the event is set.
 
-    Each sends one request after the other on the same connection.
+    Each client sends one request after the other on the same connection.
     """
 
     async def one(number: int) -> None:
@@ -137,7 +141,7 @@ async def known(load: Load, ended: asyncio.Event) -> None:
 
 
 async def step(router: Router, kind: str, connections: int, *, addresses: int, seconds: float, afterwards: float) -> Step:
-    """Measure one number of connections and return the findings."""
+    """Measure the router with this number of connections and return the findings."""
     found, ended, strangers = Step(kind, connections, known=Load(router.port)), asyncio.Event(), list[Stranger]()
     serving = asyncio.create_task(known(found.known, ended))
     await asyncio.sleep(1.0)  # the known ones' connections are open

@@ -18,13 +18,15 @@ _BEGIN_TOGETHER = 200
 
 @dataclass
 class Attacker:
-    """An attacker of `port`; `size` multiplies the number of connections that it opens and of bytes that it sends."""
+    """A client that attacks the port `port`. `size` is a factor for the number of connections that the attack opens and
+    of bytes that it sends.
+    """
 
     port: int
     size: float = 1.0
     opened: int = 0
     refused: int = 0
-    """Number of refused requests, plus connections that were closed without an answer."""
+    """Number of connections that were refused, closed without an answer, or could not be opened."""
     sessions: int = 0
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -32,7 +34,9 @@ class Attacker:
         return max(1, round(usual * self.size))
 
     async def open(self, first: bytes, then: bytes = b"", pause: float = 0.0) -> None:
-        """Open a connection that sends `first`, and then `then` after each pause, until it is closed."""
+        """Open a connection and send `first` on it, and then `then` after each pause. Return when the connection is
+        closed.
+        """
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:
@@ -61,7 +65,7 @@ class Attacker:
                 await writer.drain()
 
     async def many(self, connections: int, first: bytes, then: bytes = b"", pause: float = 0.0) -> None:
-        """Open this number of connections at once, and open each again after it was closed."""
+        """Keep this number of connections open: each is opened again after it was closed."""
 
         async def one() -> None:
             while True:
@@ -81,7 +85,7 @@ async def idle(attacker: Attacker) -> None:
 
 
 async def half_heads(attacker: Attacker) -> None:
-    """Send heads that never end, a header every second."""
+    """Send request heads that never end. Each head grows by one header every second."""
     await attacker.many(attacker.number(2_000), HEAD, b"x-a: b\r\n", 1.0)
 
 
@@ -137,7 +141,9 @@ async def sessions(attacker: Attacker) -> None:
 
 
 async def prompts(attacker: Attacker) -> None:
-    """Send requests to the attacked pool, because its hostile engines can attack only in answers."""
+    """Send requests to the attacked pool. The attack is made by its hostile engines, which can attack only in answers
+    to requests.
+    """
 
     async def one() -> None:
         body = b'{"model":"pool-0","stream":true,"messages":[{"role":"user","content":"hello"}]}'

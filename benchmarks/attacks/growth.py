@@ -1,4 +1,4 @@
-"""The growth of processes' memory and open files over a long run."""
+"""The growth of memory and open files of processes over a long run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Point:
 
 @dataclass(slots=True)
 class Growth:
-    """The readings of each process, by name, at the end of each round."""
+    """Memory and open files of each process, read at the end of each round, by the process's name."""
 
     points: dict[str, list[Point]] = field(default_factory=lambda: defaultdict(list))
 
@@ -40,16 +40,20 @@ class Growth:
             self.points[name].append(Point(hours=hours, memory_mb=memory_mb(pid), files=open_files(pid)))
 
     def mb_an_hour(self, name: str) -> float:
-        """Return the slope in MiB an hour over the last two thirds of the run; in the first third, caches fill."""
+        """Return the slope of the process's memory in MiB an hour, over the last two thirds of the run. The first third
+        is left out, because caches fill in it.
+        """
         found = self.points[name]
         return slope([(one.hours, one.memory_mb) for one in found[len(found) // 3 :]])
 
     def files(self, name: str) -> tuple[int, int]:
-        """Return the number of open files after the first round and after the last."""
+        """Return two numbers of open files of the process: after the first round and after the last."""
         return self.points[name][0].files, self.points[name][-1].files
 
     def table(self) -> str:
-        """Return a table with a line for each process: its memory and files after some of the rounds."""
+        """Return a table with a line for each process: its memory after the first, some middle and the last round, and
+        its open files after the first and the last round.
+        """
         return "\n".join((HEADER, *map(self._line, self.points)))
 
     def _line(self, name: str) -> str:

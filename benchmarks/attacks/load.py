@@ -14,14 +14,14 @@ LONGEST_SECONDS = 30.0
 
 @dataclass
 class Load:
-    """The load: one client for each pool but the first, each on its own connection."""
+    """The steady load: one client for each pool except the attacked first pool. Each client uses its own connection."""
 
     port: int
     seconds: list[float] = field(default_factory=list)
     failed: int = 0
 
     async def run(self, seconds: float) -> None:
-        """Send requests for this number of seconds, and wait for the last answers."""
+        """Let all clients send requests for this number of seconds, and wait for their last answers."""
         end = time.monotonic() + seconds
         await asyncio.gather(*(self._client(f"pool-{number}", end) for number in range(1, POOLS)))
 
@@ -35,7 +35,7 @@ class Load:
         client.close()
 
     def share(self, part: float) -> float:
-        """Return the quantile `part` (0-1) of the answers' times, in milliseconds."""
+        """Return a quantile of the response times in milliseconds. `part` selects the quantile, for example 0.99."""
         ordered = sorted(self.seconds)
         return ordered[min(len(ordered) - 1, int(part * len(ordered)))] * 1000 if ordered else 0.0
 

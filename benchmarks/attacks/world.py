@@ -6,10 +6,10 @@
 
 The engines of the first pool are hostile. They run in a separate process, so that they do not slow the other engines.
 
-`somebody` is a program other than the router. It accepts the same requests as a router and sends them to the hostile
-engines, so that they send the same bytes to it.
+The process `somebody` is a program that takes the place of the router. It sends the same requests to the hostile
+engines as a router, so that the engines send the same bytes to it.
 
-`GET /attack/NAME` at the switch begins an attack of the hostile engines, `GET /attack/none` ends it.
+`GET /attack/NAME` at the port SWITCH_PORT begins an attack of the hostile engines, and `GET /attack/none` ends it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _PIECE = b"x" * 65536
 _VALUES = b'{"choices":[' + b"{}," * 2_500_000 + b"{}]}"
 _HEAD_BYTES = 65_536
 _PAUSE_SECONDS = 0.01
-"""Seconds between two pieces of a flood: 6 MB/s per connection, which does not use all of the machine."""
+"""Seconds between two pieces of a flood. They give 6 MB/s per connection, so that the flood does not use the whole
+machine.
+"""
 _STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -126,8 +128,8 @@ class ManyPools(MockControlApi):
 
 
 class Somebody:
-    """Accepts clients' requests as a router does, sends them to both hostile engines, and reads as much of the
-    answers.
+    """Takes the place of the router: accepts clients' requests, sends them to both hostile engines, and reads as much
+    of the answers as a router does.
     """
 
     def __init__(self, engines: range) -> None:

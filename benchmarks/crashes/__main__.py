@@ -34,7 +34,7 @@ from processkube.testing.clients import KubernetesClient
 
 ROUTERS = 4
 OLD_SECONDS = 3.0
-"""A backlog counts as gone when no router has an unsent report that is older than this many seconds."""
+"""Maximum age in seconds of an unsent report. The backlog counts as gone when no router has an older unsent report."""
 BACKLOG_SECONDS = 60.0
 SERVER = {"max_connections": "60", "shared_buffers": "256MB"}
 SPEC: dict[str, Any] = {"model": "tiny", "replicas": 3, "engine": {"type": "simulated"}, "routing": {"policy": "fairlead"}}
@@ -42,7 +42,9 @@ SPEC: dict[str, Any] = {"model": "tiny", "replicas": 3, "engine": {"type": "simu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault. `hurt` causes it and returns when it is over; the killed process may still be starting then."""
+    """A fault. The function `hurt` causes the fault and returns when the fault is over. A process that it killed may
+    still be starting then.
+    """
 
     name: str
     hurt: Callable[[], None]
@@ -96,7 +98,7 @@ class Reporting:
         return sum(int(told.get("batches", 0)) for told in self._still_telling())
 
     def _still_telling(self) -> list[dict[str, Any]]:
-        """Return the newest status lines of routers that are not done. All records of a done router are
+        """Return the newest status lines of the routers that are not done. A router is done when all its records are
         acknowledged.
         """
         return [told for told, done in zip(self.told, self.done, strict=True) if not done]
@@ -145,7 +147,7 @@ def say(begun: float, words: str) -> None:
 
 
 async def prepared(urls: list[str]) -> None:
-    """Report the pool and its instances to the API, as the operator does."""
+    """Prepare the API: report the pool and its instances to it, as the operator does."""
     async with SystemApi(urls, SECRETS["system-operator"], timeout_seconds=30) as api:
         state = a_state(*(an_instance(name) for name in INSTANCES), spec=SPEC)
         taken(await api.put_state(POOL, state))
@@ -198,7 +200,7 @@ def run(folder: Path, given: argparse.Namespace, kubeconfig: str) -> dict[str, b
         while not reporting.ended:
             time.sleep(0.5)
         if not planner.is_alive():
-            raise SystemExit("the planning ended with an error; what comes of plans is not known")
+            raise SystemExit("the planning ended with an error, so the outcome of the plans is not known")
         loop.call_soon_threadsafe(stop.set)
         planner.join(60)
         say(begun, f"{planning.applied} plans applied, {planning.lost_answers} sent again; refused: {dict(planning.refusals)}")
@@ -260,8 +262,8 @@ def main() -> int:
     reading = argparse.ArgumentParser(
         prog="python -m benchmarks.crashes", description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    reading.add_argument("--reports", type=count, default=50_000, help="of all routers together, at least")
-    reading.add_argument("--rate", type=above_zero, default=500.0, help="decisions a second, of all routers together")
+    reading.add_argument("--reports", type=count, default=50_000, help="minimum number of reports of all routers together")
+    reading.add_argument("--rate", type=above_zero, default=500.0, help="decisions per second of all routers together")
     reading.add_argument(
         "--tick", type=above_zero, default=0.1, help="seconds between two collections of a router, which makes two reports"
     )

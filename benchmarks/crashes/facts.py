@@ -1,4 +1,6 @@
-"""The records that each router reports at each tick, and a check of the stored records, which follow from the ticks."""
+"""The records that each router reports at each tick, and a check of the stored records. The ticks determine which
+records must be stored.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ from fairlead.tables import PoolKey
 POOL = PoolKey(namespace="default", name="crashes")
 INSTANCES = tuple(f"i{number}" for number in range(8))
 MOVES_AFTER = 10
-"""The number of ticks after which a session moves."""
+"""Number of ticks after which a session moves to another instance."""
 SHARED = 50
-"""After every such number of ticks, all routers begin the same session at once."""
+"""Interval in ticks: each time that this number of ticks has passed, all routers begin the same session at once."""
 
 _WEIGHING = Weighing(
     rule="slo",
@@ -34,7 +36,9 @@ _WEIGHING = Weighing(
 
 
 def records(router: str, tick: int, decisions: int, at: float, seconds: list[int]) -> dict[str, list[Any]]:
-    """Return the records of a tick by field of a report; `seconds` are the seconds that ended since the last tick."""
+    """Return the records that a router reports at a tick, by the field of the report that contains them. `seconds` are
+    the seconds that have ended since the tick before.
+    """
     home = INSTANCES[tick % 8]
     found: dict[str, list[Any]] = {
         "decisions": [_decision(f"{router}-d{tick}-{number}", f"{router}-s{tick}", home, at) for number in range(decisions)],
@@ -179,7 +183,9 @@ def missing_or_doubled(url: str, sent: list[Sent]) -> list[str]:
 
 
 def rolled_up(url: str) -> tuple[int, int]:
-    """Return the number of requests in the load samples, and the number in their rollups by minute."""
+    """Return two numbers that must be equal: the requests in the load samples, and the requests in the rollups of these
+    samples by minute.
+    """
     with psycopg.connect(url) as connection:
         row = connection.execute(
             "SELECT (SELECT coalesce(sum(requests), 0)::bigint FROM load_samples), (SELECT coalesce(sum(requests_total), 0)::bigint FROM load_rollups_1m)"

@@ -22,8 +22,8 @@ PAUSE_SECONDS = 1.0
 
 @dataclass(slots=True)
 class Planning:
-    """A person who scales the pool up and down and repeats unanswered requests. Every third change is made by
-    undoing.
+    """A simulated person who scales the pool up and down. A request without an answer is repeated. Every third change
+    is the undoing of the change before.
     """
 
     urls: list[str]
@@ -69,7 +69,7 @@ class Planning:
 
 
 def half_applied(url: str, kubeconfig: str, generation_before: int) -> list[str]:
-    """Return contradictions between the object, the plans and the audit log, a sentence each."""
+    """Return a sentence for each contradiction between the pool's object, the plans and the audit log."""
     client = KubernetesClient.of(kubeconfig)
     found = client.call("GET", f"{POOLS}/{POOL.name}")
     changes = found["metadata"]["generation"] - generation_before

@@ -87,12 +87,12 @@ def main() -> None:
     """Read the command line and report."""
     reading = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     reading.add_argument("name")
-    reading.add_argument("urls", help="of the API processes, with commas")
+    reading.add_argument("urls", help="URLs of the API processes, separated by commas")
     reading.add_argument("folder", type=Path)
     reading.add_argument("--token", required=True)
     reading.add_argument("--rate", type=float, required=True, help="decisions a second")
     reading.add_argument("--reports", type=int, required=True)
-    reading.add_argument("--tick", type=float, required=True, help="seconds between two collections")
+    reading.add_argument("--tick", type=float, required=True, help="seconds between two collections of records")
     given = reading.parse_args()
     asyncio.run(report(given.name, given.urls.split(","), given.token, given.folder, given.rate, given.reports, given.tick))
 

@@ -71,20 +71,20 @@ def main() -> int:
     parser.add_argument("mode", nargs="?", choices=MODES, default=MODES[0])
     parser.add_argument("--trace", type=a_file, help="trace in Mooncake's format; without this option, conversations are generated")
     parser.add_argument("--instances", type=count, default=4, help="of each role")
-    parser.add_argument("--utilisation", type=above_zero, default=0.7, help="share of what the instances can do")
+    parser.add_argument("--utilisation", type=above_zero, default=0.7, help="share of the instances' capacity that the load needs")
     parser.add_argument("--rate", type=above_zero, default=3.3, help="requests per second, to each pool")
     parser.add_argument("--window", type=above_zero, default=150.0, help="seconds of load after each operation")
     parser.add_argument("--warm-up", type=above_zero, default=300.0, help="seconds of load before the first operation")
     parser.add_argument(
-        "--steps", type=names_of(STEPS), default=list(STEPS), help=f"of the mode operations, with commas: {', '.join(STEPS)}"
+        "--steps", type=names_of(STEPS), default=list(STEPS), help=f"steps of the mode operations, separated by commas: {', '.join(STEPS)}"
     )
     parser.add_argument(
         "--kv-transfer",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="of the mode operations: whether engines hand on their KV blocks (spec.engine.kvTransfer)",
+        help="whether engines transfer their KV blocks in the mode operations (spec.engine.kvTransfer)",
     )
-    parser.add_argument("--cache-tokens", type=count, default=6_000_000, help="of an instance's KV cache")
+    parser.add_argument("--cache-tokens", type=count, default=6_000_000, help="number of tokens in an instance's KV cache")
     parser.add_argument("--phase", type=above_zero, default=600.0, help="seconds of each phase of the mode ratio")
     parser.add_argument("--seed", type=int, default=0, help="of generated phases")
     options = parser.parse_args()

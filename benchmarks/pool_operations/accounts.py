@@ -18,8 +18,8 @@ from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitRate:
-    """The prompt tokens of some requests: all, the cached ones, and those that an endless shared cache would have
-    had.
+    """Three numbers of prompt tokens of some requests: all tokens, the cached tokens, and the tokens that an endless
+    shared cache would have held.
     """
 
     prompt_tokens: int
@@ -44,7 +44,8 @@ class Cost:
     failed: tuple[RequestOutcome, ...]
     refused: int
     moved: Counter[str]
-    """Number of moved sessions by the cause of their move; a session may count several times."""
+    """Number of moves of sessions, by the cause of the move. A session that moved several times counts several times.
+    """
     bounced: int
     """Number of sessions that returned to an instance that they had left."""
     before: HitRate
@@ -54,13 +55,13 @@ class Cost:
 
     @property
     def kept(self) -> float:
-        """The hit rate after the operation, divided by the hit rate before it; 0 if that was 0."""
+        """The hit rate after the operation, divided by the hit rate before it; 0 if the hit rate before it was 0."""
         return self.after.share / self.before.share if self.before.share else 0.0
 
     @property
     def kept_of_ideal(self) -> float:
-        """The same ratio of the shares of the ideal hit rate. It does not depend on differences between the windows'
-        prompts.
+        """The share of the ideal hit rate after the operation, divided by the share before it; 0 if the share before it
+        was 0. Differences between the prompts of the two windows do not affect it.
         """
         return self.after.of_ideal / self.before.of_ideal if self.before.of_ideal else 0.0
 
@@ -106,9 +107,10 @@ def hit_rate(served: Iterable[RequestOutcome], work: Work, begin: float, end: fl
 
 
 def lost_answers(failed: Iterable[RequestOutcome], loss: Loss | None) -> tuple[list[RequestOutcome], list[RequestOutcome]]:
-    """Return failed requests in two lists: those that broke off in the answer of a lost instance, and all others.
+    """Return the failed requests in two lists. The first has the requests whose answers broke off because their
+    instance was lost. The second has all others.
 
-    A request without any byte of its answer is among the others, because it could have been retried.
+    A request without any byte of its answer is in the second list, because it could have been retried.
     """
     cut: list[RequestOutcome] = []
     others: list[RequestOutcome] = []

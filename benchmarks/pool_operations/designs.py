@@ -18,18 +18,20 @@ from fairlead.routing.knowledge.next_turns import SOON_SECONDS
 from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 DRAINS_SECONDS = (27.0, 55.0, 86.0, 120.0)
-"""The times, in seconds after the rollout's begin, at which the instances drained in a live run without transfers."""
+"""The times of the instances' drains in a live run without transfers, in seconds after the rollout's begin. The designs
+are computed with these times.
+"""
 WINDOW_SECONDS = 100.0
 SEEDS = range(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """A design of a hand-over.
+    """A design of a hand-over of the sessions on a drained instance.
 
-    `computes` is the share of all instances' throughput that computes the prompts of left sessions. `fetches` is the
-    number of sessions a second that fetch their blocks while their instance is kept. With `stays`, sessions go to new
-    instances only.
+    `computes` is the share of the throughput of all instances that may be used to compute prompts of these sessions on
+    other instances. `fetches` is the number of sessions per second that fetch their blocks while their old instance is
+    kept. If `stays` is set, sessions go only to new instances.
     """
 
     words: str
@@ -58,7 +60,9 @@ class _Session:
 
 @dataclass(slots=True)
 class _Pool:
-    """The caches and the left sessions: when each may fetch its blocks, or in which order they are computed."""
+    """The caches of the instances, and the sessions of drained instances. Some of these sessions may fetch their blocks
+    from a certain time on; for the others, prompts are computed in a fixed order.
+    """
 
     design: Design
     tokens_per_second: float
@@ -73,7 +77,9 @@ class _Pool:
     at: float = 0.0
 
     def any_of(self, *, moves: bool) -> str:
-        """Return an instance for a session. If the session `moves` and the design says so, it is a new instance."""
+        """Return a random instance for a session. If the session `moves` and the design has `stays`, it is one of the
+        new instances.
+        """
         return self.chance.choice(self.new if moves and self.design.stays and self.new else [*self.old, *self.new])
 
     def drain(self, now: float) -> None:
@@ -87,7 +93,9 @@ class _Pool:
         self.left += recent[reached:]
 
     def hand_over(self, now: float) -> None:
-        """Let sessions fetch their blocks at their time, and compute the prompts of others within the throughput."""
+        """Hand over the sessions that are due by now. Sessions that may fetch move with their blocks. Prompts of the
+        others are computed as far as the throughput allows.
+        """
         for key in [key for due, key in self.fetching if due <= now]:
             self._move(key)
         self.fetching = [one for one in self.fetching if one[0] > now]

@@ -21,7 +21,7 @@ from fairlead_testing.running.sandbox import RunningSandbox
 
 TTFT_SECONDS, TPOT_SECONDS = 5.0, 0.1
 POINT = 0.01
-"""The difference of two shares up to which they count as equal."""
+"""Maximum difference of two shares that count as equal."""
 SIMULATING_SECONDS = 300.0
 ANSWERING_SECONDS = 60.0
 """Seconds of load after the last measured request, in which it can be answered."""
@@ -39,8 +39,8 @@ A scale-in removes one instance, a drain replaces the first instance.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """A plan, its expected effect, and when it was applied: in seconds since the pool's load began, and as Unix
-    time.
+    """An applied plan: its expected effect, and the time at which it was applied, in seconds since the pool's load
+    began and as Unix time.
     """
 
     pool: LoadedPool
@@ -50,7 +50,7 @@ class Applied:
 
     @property
     def ends(self) -> float:
-        """The time at which the measured period is as long as that of the simulation."""
+        """The time at which the measured period ends, so that it is as long as the simulated period."""
         return self.seconds + (self.expected.measured_seconds or 0.0)
 
 
@@ -80,7 +80,9 @@ class EffectsSettings:
 
 
 def run_effects(sandbox: RunningSandbox, folder: Path, settings: EffectsSettings, work: Work) -> int:
-    """Load a pool for each plan, then plan, apply and measure. Return 1 if a figure differs from its expectation."""
+    """Put load on one pool for each plan. Then make the plans, apply them and measure their effects. Return 1 if a
+    measured figure differs from its expectation.
+    """
     print(
         f"{len(PLANS)} pools of {settings.instances} instances get {settings.rate:g} requests/s each; their engines compute "
         f"{work.prefill_tokens_per_second:,.0f} prompt tokens/s, so that an endless cache would leave them busy for {settings.utilisation:.0%}",
@@ -117,13 +119,13 @@ def planned_and_applied(pools: Sequence[LoadedPool], instances: int) -> list[App
     deadline = time.monotonic() + SIMULATING_SECONDS
     while waiting := [pool for pool in pools if pool.name not in {one.pool.name for one in applied}]:
         if time.monotonic() > deadline:
-            raise NeverCame(f"what the plan of {waiting[0].name} does was not known within {SIMULATING_SECONDS:.0f} s")
+            raise NeverCame(f"the expected effect of the plan for {waiting[0].name} was not known within {SIMULATING_SECONDS:.0f} s")
         time.sleep(0.5)
         for pool in waiting:
             plan = plans[pool.name]
             expected = msgspec.convert(pool.sandbox.ask(f"/v1/plans/{plan}/expectation"), PlanExpectation)
             if expected.state is ExpectationState.UNKNOWN:
-                raise NeverCame(f"nothing is expected of the plan of {pool.name}: {expected.reason}")
+                raise NeverCame(f"the plan for {pool.name} has no expected effect: {expected.reason}")
             if expected.state is ExpectationState.DONE:
                 confirmed = {"confirm": pool.name, "reason": "to see what it does"}
                 answer = pool.sandbox.request("POST", f"/v1/plans/{plan}/apply", json=confirmed)
@@ -171,7 +173,10 @@ def told(applied: Iterable[Applied]) -> int:
         failed = sum(outcome.verdict is ReplayVerdict.FAILED for outcome in one.pool.served)
         notes = " ".join(one.expected.notes)
         print(f"{one.pool.name}: {len(one.pool.served)} requests in all, {failed} failed; simulated were {one.expected.requests}. {notes}")
-    print(f"{'NO ' if broken else 'yes':4}what was told as known came within a quarter; {broken} figures did not", flush=True)
+    print(
+        f"{'NO ' if broken else 'yes':4}figures that were not marked as unknown are within a quarter of the expected figures; {broken} are not",
+        flush=True,
+    )
     return 1 if broken else 0
 
 

@@ -40,7 +40,7 @@ def wait_until(seen: Callable[[], bool], what: str, seconds: float, pause: float
 
 @dataclass(slots=True, kw_only=True)
 class LoadedPool:
-    """A pool. `began` is the time of its first request, in seconds of the monotonic clock."""
+    """A pool of the sandbox under load. `began` is the time of its first request, in seconds of the monotonic clock."""
 
     sandbox: RunningSandbox
     name: str
@@ -49,7 +49,7 @@ class LoadedPool:
     load: subprocess.Popen[str] | None = None
     began: float = 0.0
     served: list[RequestOutcome] = field(default_factory=list)
-    """Every request in the order in which they ended; empty until the load has ended."""
+    """Every request, in the order in which the requests ended; empty until the load has ended."""
 
     # ── its life ──
 
@@ -151,7 +151,9 @@ class LoadedPool:
         )
 
     def evict(self, name: str) -> bool:
-        """Evict a pod of the pool as `kubectl drain` does; return False if its disruption budget forbids that now."""
+        """Evict a pod of the pool as `kubectl drain` does. Return False if a disruption budget forbids the eviction
+        now.
+        """
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
         answer = self.sandbox.kubernetes("POST", f"{PODS}/{name}/eviction", body)
         if answer.status_code not in {200, 201, 404, 429}:
@@ -192,7 +194,9 @@ def counted(sandbox: RunningSandbox, metric: str, **labels: str) -> int:
 
 
 def roles_of(most: int, numbers: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
-    """Return both roles with at most `most` instances. Without `numbers`, the InferencePoolRoles hold their numbers."""
+    """Return the roles of a pool, each with at most `most` instances. `numbers` has the number of instances by role;
+    None = the roles hold no numbers, because the InferencePoolRole objects hold them.
+    """
     return [{"name": role, "minReplicas": 1, "maxReplicas": most, **({"replicas": numbers[role]} if numbers else {})} for role in ROLES]
 
 

@@ -55,19 +55,19 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """A drain: the seconds from its annotation to the end of its instance, and the long answer's tokens at that
-    time.
+    """The result of a drain: the seconds from the annotation to the end of the instance, and the number of tokens that
+    the long answer had then.
     """
 
     seconds: float
     tokens: int
     error: str = ""
-    """The error with which the answer broke off; empty if it did not."""
+    """The error with which the answer broke off; empty if it was complete."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StepVerdict:
-    """Carries out operations, and keeps a list of them. After each operation the load continues for `window`
+    """Carries out operations on pools, and keeps a list of them. After each operation, the load continues for `window`
     seconds.
     """
 
@@ -128,8 +128,8 @@ def instances_by_role(pool: LoadedPool) -> dict[str, list[str]]:
 
 
 def scale_out_and_in(course: StepVerdict, chat: LoadedPool, newest: LoadedPool, role: str, count: int) -> None:
-    """Scale a role from `count` instances to twice as many and back, in both pools. The pool `newest` loses its newest
-    ones.
+    """Scale a role from `count` instances to twice as many and back, in both pools. In the pool `newest`, the newest
+    instances are removed when the role is scaled back.
     """
     other = {"prefill": "decode", "decode": "prefill"}[role]
 

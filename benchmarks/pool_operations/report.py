@@ -33,7 +33,7 @@ def operations_table(costs: Sequence[Cost]) -> list[str]:
 
 
 def victims_table(costs: Mapping[str, Sequence[Cost]]) -> list[str]:
-    """Return a table with the scale-ins of both pools side by side."""
+    """Return a table that shows each scale-in of one pool beside the scale-in of the other pool."""
     lines = [
         "| scale-in | victims | removed, of the newest | settled after | failed | sessions moved | hit rate before → after | of the ideal |",
         "|---|---|---|---|---|---|---|---|",

@@ -41,7 +41,7 @@ STEP_SECONDS = 40.0
 WINDOW_SECONDS = 100.0
 WINDOWS = range(-1, 4)
 SPREAD_SECONDS = 3.0
-"""Seconds over which the requests with the same timestamp are spread."""
+"""Seconds over which requests with equal timestamps are spread."""
 SEEDS = range(5)
 FIRST_NEW = 100
 """The number of the first new instance."""
@@ -218,7 +218,9 @@ def _again(job: Job, index: int, session: str | None, now: float) -> Job:
 
 
 def _jobs(work: Work, end: float, seed: int) -> list[Job]:
-    """Return the rows until `end` as jobs. A turn belongs to the session whose blocks its prompt repeats."""
+    """Return the rows until `end` as jobs. A row continues the session whose blocks its prompt repeats; if there is
+    none, it begins a session. The first block does not count, because all prompts share it.
+    """
     chance, owners, jobs = Random(seed), dict[int, str](), list[Job]()
     for index, row in enumerate(work.rows):
         at = ((row.timestamp_ms - work.rows[0].timestamp_ms) / 1e3 + chance.random() * SPREAD_SECONDS) / work.speed
@@ -267,8 +269,8 @@ def _shares(work: Work, jobs: Iterable[Job], begin: float) -> list[float]:
 
 
 class RolledOut(NamedTuple):
-    """The result of a run: the hits as shares of the ideal for each of `WINDOWS`, and how many sessions were handed
-    over and how many requests were refused.
+    """The result of a run: the hits as shares of the ideal for each of `WINDOWS`, the number of sessions that were
+    handed over, and the number of refused requests.
     """
 
     shares: list[float]
@@ -288,8 +290,8 @@ def rolled_out(work: Work, instances: int, begin: float, cache_tokens: int, seed
 
 
 def run_rollouts(work: Work, instances: int, warm_up: float, cache_tokens: int) -> int:
-    """Print the hits that a rollout keeps, without and with hand-overs: the mean and the worst of several seeds. Return
-    0.
+    """Print the share of hits that a rollout keeps, without and with hand-overs, as the mean and the worst value of
+    several seeds. Return 0.
     """
     print("| sessions | hits before, from the begin, and in the next three windows | the worst run | handed over | refused |")
     print("|---|---|---|---|---|")

@@ -28,14 +28,15 @@ TIME_SCALE = 0.1
 """The speed of engines as a factor: so slow that few tokens per second fill a decode batch."""
 COOLDOWN_SECONDS = 30.0
 WORTH_POINTS = 0.01
-"""The difference (0-1) in attainment by which Auto may be below the best fixed ratio."""
+"""The maximum amount (0-1) by which the attainment of Auto may be below the attainment of the best fixed ratio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """Both phases: requests per second, mean prompt tokens and mean output tokens of each.
+    """The load's two phases. Each has a rate in requests per second, a mean number of prompt tokens and a mean number
+    of output tokens.
 
-    `busy` is the number of instances that a phase keeps busy in the role that it uses more.
+    `busy` is the number of instances that a phase keeps busy in the role that it loads more.
     """
 
     prefill_heavy: tuple[float, int, int] = (1.7, 6100, 72)
@@ -53,7 +54,9 @@ class Shift:
         return Phase(seconds=seconds, requests_per_second=rate, input_median=prompt / mean_of_median, output_median=output / mean_of_median)
 
     def work(self, seconds: float, seed: int) -> Work:
-        """Return all rows, and engines so fast that each phase keeps `busy` instances of its busier role busy."""
+        """Return the rows of all phases, and the speed of engines at which each phase keeps `busy` instances of its
+        busier role busy.
+        """
         shape = self.shape(seconds)
         rows = list(takewhile(lambda row: row.timestamp_ms < 1e3 * shape.seconds, generate_phases(shape, seed)))
         prefill_rate, prompt, _ = self.prefill_heavy
@@ -133,7 +136,9 @@ def in_time(one: RequestOutcome) -> bool:
 
 
 def attainment(served: Sequence[RequestOutcome], begin: float, end: float) -> float:
-    """Return the share in time of the requests due in [begin, end); 1 if there are none."""
+    """Return the share of requests in time, among the requests due from `begin` to `end` (excluded); 1 if there are
+    none.
+    """
     found = [in_time(one) for one in served if begin <= one.due_seconds < end]
     return sum(found) / len(found) if found else 1.0
 

@@ -1,4 +1,6 @@
-"""A schedule's window that opens in a minute and lasts one: it scales a pool, changes its SLO, and takes both back."""
+"""A schedule's window that opens in a minute and lasts one minute. It scales a pool and changes its SLO, and both
+changes end with the window.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from fairlead_testing.running.sandbox import RunningSandbox
 NAME = "timed"
 MINUTE_SECONDS = 60.0
 SLACK_SECONDS = 45.0
-"""Seconds for instances to start, warm and drain."""
+"""Seconds that instances may take to start, warm and drain."""
 INSIDE, OUTSIDE = (3, 1.0), (1, 5.0)
-"""The number of serving instances and the SLO's TTFT in seconds, inside the window and outside."""
+"""The number of serving instances and the TTFT in seconds of the SLO: inside the window, and outside of it."""
 
 
 def run_window(sandbox: RunningSandbox) -> int:
@@ -81,8 +83,8 @@ def manifest(start: str) -> dict[str, Any]:
 
 
 def found(sandbox: RunningSandbox) -> tuple[int, float]:
-    """Return the number of serving instances, and the SLO's TTFT in seconds that the control API reports; 0 if it has
-    none.
+    """Return the number of serving instances, and the TTFT in seconds of the SLO that the control API reports; 0 if it
+    reports no SLO.
     """
     serving = int(sandbox.pool(NAME).get("status", {}).get("serving", 0))
     answer = sandbox.request("GET", f"/v1/pools/default/{NAME}/slo")
@@ -97,5 +99,5 @@ def follow(opens: datetime, seen: Callable[[], bool], words: str, seconds: float
 
 
 def told(opens: datetime, words: str) -> None:
-    """Print a line with the seconds since the window's start."""
+    """Print the text with the seconds since the window's start."""
     print(f"{time.time() - opens.timestamp():+6.0f} s  {words}", flush=True)

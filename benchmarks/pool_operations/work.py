@@ -18,10 +18,10 @@ DECODE = preset("dualmap-910b4-qwen7b").decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The rows to send, and the speed of engines that these rows keep busy to a given share.
+    """The rows to send, and the speed of engines at which these rows keep the engines busy to a given share.
 
-    `speed` is the factor by which rows are sent faster than their timestamps. `ideal` has, for each row, the prompt
-    tokens that an endless cache shared by all instances would have had.
+    `speed` is the factor by which rows are sent faster than their timestamps say. `ideal` has, for each row, the number
+    of prompt tokens that an endless cache shared by all instances would have held.
     """
 
     rows: Sequence[TraceRow]
@@ -50,13 +50,16 @@ def trace_rows(trace: Path | None, seed: int = 0) -> list[TraceRow]:
 
 
 def work_for(rows: Sequence[TraceRow], *, rate: float, seconds: float, instances: int, utilisation: float, tpot_seconds: float) -> Work:
-    """Return `seconds` of the rows at `rate` requests per second, and the speed of engines for them.
+    """Return the rows of `seconds` seconds at `rate` requests per second, and the speed of engines for them.
 
-    `instances` instances of each role are used to the share `utilisation`. Prefill: the tokens that even an endless
-    cache leaves to compute are this share of the tokens that the prefill instances compute in that time. Decode: the
-    output tokens are this share of those that the decode instances generate with the largest batch whose step still
-    takes at most `tpot_seconds`. Raises ValueError if no decode step is short enough, or if there are too few rows,
-    because the last windows would have no load.
+    There are `instances` instances of each role, and these rows use the share `utilisation` of their capacity. The
+    capacity of the prefill instances is the number of tokens that they compute in this time; the rows' tokens that even
+    an endless cache leaves to compute are this share of it. The capacity of the decode instances is the number of
+    output tokens that they generate with the largest batch whose step takes at most `tpot_seconds`; the rows' output
+    tokens are this share of it.
+
+    Raises ValueError if no decode step is short enough. Raises ValueError also if there are too few rows, because the
+    last windows would have no load.
     """
     wanted = max(2, round(rate * seconds))
     if len(rows) < wanted:

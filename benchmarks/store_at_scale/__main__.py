@@ -73,7 +73,7 @@ def filled(url: str, hours: float) -> None:
     """Make and fill the database, unless it exists from an earlier run."""
     with psycopg.connect(plain(url)) as connection:
         if connection.execute("SELECT to_regclass('alembic_version')").fetchone() != (None,):
-            say("the database is there already")
+            say("the database of an earlier run is used")
             upgrade(url)
             return
     upgrade(url)
@@ -104,8 +104,8 @@ def until_now(url: str) -> None:
 
 
 def asked(address: str, wanted: list[Question], spent: Callable[[], float]) -> Iterator[tuple[Question, float, float, float]]:
-    """Yield each question with its p50, p95 and CPU time in ms; `spent` returns the CPU seconds of all serving
-    processes.
+    """Yield each question with its p50, its p95 and the CPU time per answer, in ms. The function `spent` returns the
+    CPU seconds of all serving processes.
     """
     headers = {"authorization": f"Bearer {SECRETS['admin']}"}
     with httpx.Client(base_url=address, headers=headers, timeout=120, trust_env=False) as http:
@@ -249,7 +249,9 @@ def main() -> int:
     )
     reading.add_argument("--hours", type=above_zero, default=24.0, help="of load samples")
     reading.add_argument("--dump", action="store_true", help="also dump and restore everything")
-    reading.add_argument("--directory", type=Path, help="keeps the database there, to measure again without filling (a short path)")
+    reading.add_argument(
+        "--directory", type=Path, help="folder with a short path; the database is kept there, so that the next run need not fill it"
+    )
     reading.add_argument("--only", default="", choices=["bindings", "explain", "pages", "ingest", "dump"])
     given = reading.parse_args()
     end_everything_when_ended()

@@ -86,7 +86,9 @@ def continued(url: str, folder: Path) -> Iterator[Line]:
 
 
 def synced(address: str) -> int:
-    """Return the number of bindings that the stream sends to a router before it says that it is synced."""
+    """Return the number of bindings that the API's stream sends to a router until the line that says that the router is
+    synced.
+    """
     headers = {"authorization": f"Bearer {SECRETS['system-router']}"}
     bindings = 0
     with (

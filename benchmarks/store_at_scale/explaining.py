@@ -1,4 +1,6 @@
-"""Explains every statement that the API sends for the questions, and names those that read all of a large table."""
+"""Explains every statement that the API sends for the questions. Names the statements that read the whole of a large
+table.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ WHOLE_BY_DESIGN = ("count(*) AS bound FROM sessions",)
 
 
 async def sequential_scans(url: str, asked: list[Question]) -> tuple[int, list[str]]:
-    """Return the number of different statements, and the statements that scan a large table, each with a question."""
+    """Return the number of different statements, and the statements that scan a large table sequentially. Each is given
+    with a question that sends it.
+    """
     reads = bounded_reads()
     statements = reads.Statements()
     event.listen(Engine, "before_cursor_execute", statements)

@@ -12,7 +12,9 @@ from urllib.parse import quote, urlencode
 ROOT = Path(__file__).resolve().parents[2]
 POOL = "big/p1"
 HEATMAPS = (("now-6m", "1 s"), ("now-1h", "10 s"), ("now-6h", "1 min"), ("now-24h", "5 min"))
-"""Begins of heatmap ranges until now, and the width of a column when a heatmap has at most 360 columns."""
+"""The heatmap ranges that are requested, as (begin, width of a column). Each range ends now. A column has this width
+because a heatmap has at most 360 columns.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,9 @@ def bounded_reads() -> ModuleType:
 
 
 def questions(url: str, limit_ms: float, heatmap_ms: float) -> Iterator[Question]:
-    """Yield all questions for a filled database. Of two filters together, only the first pair of values is used."""
+    """Yield all questions for a filled database: each path without filters and with each single filter, and the
+    heatmaps. Requests with two or more parameters are left out.
+    """
     reads = bounded_reads()
     for path, filters in reads.documented().items():
         asked: set[str] = set()

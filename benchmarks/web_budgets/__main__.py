@@ -55,7 +55,7 @@ def measured(only: set[str], times: int, minutes: float, viewers: int, instances
                     section("ttfb", f"pages, {who}", lambda: lines(answered(api.url, me, paths, times), who))
                     section("events", f"events, {who}", lambda: events(browser, api.url, me, reported, instances, who))
                 found += seen.lines()
-            found.append(Line(what="reports that the API did not take", figure=reported.refused(), unit="", most=0))
+            found.append(Line(what="reports that the API did not accept", figure=reported.refused(), unit="", most=0))
         found.append(Line(what="memory of the server", figure=api.resident_mb(), unit="MB"))
     return found
 
@@ -66,8 +66,10 @@ def main() -> int:
         prog="python -m benchmarks.web_budgets", description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     reading.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
-    reading.add_argument("--times", type=count, default=6, help="each page is asked so often")
-    reading.add_argument("--minutes", type=above_zero, default=0.75, help="for which pages stay open; a heap needs ten to be told")
+    reading.add_argument("--times", type=count, default=6, help="number of requests to each page")
+    reading.add_argument(
+        "--minutes", type=above_zero, default=0.75, help="minutes for which pages stay open; the growth of a heap needs ten or more"
+    )
     reading.add_argument("--viewers", type=count, default=50, help="who watch")
     reading.add_argument("--instances", type=count, default=INSTANCES, help="of the pool")
     given = reading.parse_args()

@@ -24,7 +24,8 @@ HEAP_SECONDS = 10.0
 LEAST_HEAPS = 3
 """The least number of measurements from which a slope and its range can be computed."""
 SETTLED_SECONDS = 300.0
-"""The age of a page in seconds from which on its heap counts. Until then its caches fill, so its growth does not last.
+"""Minimum age of a page in seconds for a reliable growth of its heap. Until then its caches fill, and this growth does
+not last.
 """
 LIVE_PAGES = {"overview": "/", "pool": f"/pools/{POOL}", "the largest heatmap": HEATMAP}
 OF_PAGE = frozenset({"Document", "Stylesheet", "Script"})
@@ -63,8 +64,8 @@ def person(browser: Browser, url: str, session: str) -> BrowserContext:
 
 
 def first_visits(browser: Browser, url: str, session: str, paths: Mapping[str, str]) -> Iterator[Line]:
-    """Yield the bytes on the wire of HTML, style sheets and scripts, with headers, the number of nodes, and the largest
-    paint.
+    """Yield the weight of each page on a first visit: the bytes of HTML, style sheets and scripts on the wire (with
+    headers), the number of nodes, and the time of the largest paint.
     """
     nodes: dict[str, int] = {}
     paints: dict[str, float] = {}
@@ -154,8 +155,8 @@ def live(browser: Browser, url: str, session: str, minutes: float) -> Iterator[L
 
 
 class _Live:
-    """A page that stays open: its heap after each garbage collection, and its tasks without those of the
-    collections.
+    """A page that stays open: the size of its heap after each garbage collection, and its tasks. The tasks of the
+    garbage collections themselves are left out.
     """
 
     def __init__(self, page: Page) -> None:

@@ -12,9 +12,9 @@ HEADING = "| what | figure | target | of it | |\n|---|---|---|---|---|"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A figure and its maximum `most`, in the same unit; None if it has no maximum.
+    """A figure and its target, the maximum `most`, in the same unit; None if the figure has no target.
 
-    `told` is an explanation. `unsure` means that the figure is too inexact to show whether the maximum is kept.
+    `told` is an explanation. `unsure` means that the figure is too inexact to show whether it meets the target.
     """
 
     what: str
@@ -43,8 +43,8 @@ def digits(figure: float) -> int:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the percentile by nearest rank: the smallest value that at least this share of the values does not
-    exceed.
+    """Return the percentile of the values by nearest rank. It is the smallest of the values for which at least this
+    share of the values is not larger.
     """
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

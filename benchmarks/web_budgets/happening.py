@@ -33,10 +33,10 @@ WATCH = """
 
 
 def events(browser: Browser, url: str, session: str, traffic: Traffic, instances: int, who: str) -> Iterator[Line]:
-    """Cordon instances one after the other and migrate sessions, and yield the times until open pages show these
-    events.
+    """Cordon instances one after the other and migrate sessions. Yield the times until open pages show these events.
 
-    The pool's page shows the number of serving instances, the list of migrations its newest row.
+    A cordon is seen on the pool's page, in the number of serving instances. A migration is seen in the newest row of
+    the list of migrations.
     """
     context = person(browser, url, session)
     pool, moves = (context.new_page() for _ in range(2))

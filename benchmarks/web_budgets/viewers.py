@@ -25,13 +25,15 @@ from fairlead_testing.running.browser_site import session_cookie
 
 STAY_SECONDS = 25.0
 CHART_SECONDS, PICTURE_SECONDS, HEATMAP_SECONDS = 10.0, 15.0, 60.0
-"""Seconds between an open page's requests for charts, pictures and heatmaps."""
+"""Seconds between two requests of an open page: for charts, for pictures, and for heatmaps."""
 VIEWER_KB = 8.0
 WATCHED = (
     *("/", "/", "/", "/", f"/pools/{POOL}", f"/pools/{POOL}", f"/pools/{POOL}", f"/pools/{POOL}/heatmap", HEATMAP, "/migrations"),
     *("/decisions", "/sessions", f"/pools/{POOL}/instances", f"/pools/{POOL}/instances/{{instance}}", "/rejections"),
 )
-"""The paths that people watch, by frequency: nearly three of ten watch the overview, two the pool."""
+"""The paths of the pages that people watch. A path that is watched more often occurs more often: nearly three of ten
+people watch the overview, and two watch the pool.
+"""
 
 
 @dataclass(slots=True)

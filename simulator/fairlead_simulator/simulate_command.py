@@ -275,7 +275,7 @@ def _simulate(options: dict[str, Any]) -> None:
         if results:
             if len(results) < len(cells):
                 err.print(
-                    f"simulate: {len(results)} of {len(cells)} runs finished; the figures are only for these",
+                    f"simulate: {len(results)} of {len(cells)} runs finished; the figures cover only these runs",
                     highlight=False,
                     soft_wrap=True,
                 )

@@ -83,7 +83,7 @@ def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
     """Return an engine model with the KV cache size and the prefill speed of the pool's instances, and a description of
     the model for the user.
 
-    If the pool's engines are simulated engines, the model behaves as they do.
+    If the pool's engines are simulated engines, the model has their settings.
     """
     base, known = preset(target.engine.value), target.prefill_tokens_per_second
     if target.simulated is not None:
@@ -106,10 +106,11 @@ def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
 def with_steps_of(
     target: SimulatedTarget, engine: EnginePreset, workload: Workload, ideal: Sequence[int], weight: float
 ) -> tuple[EnginePreset, str]:
-    """Return the engine with its decode steps scaled to the time per token measured while these requests arrived, and a
-    description of this change for the user. The engine does not change, and the description is "", if no time was
-    measured. The same is true if the decode steps are known better: from a fit, or because the pool's engines are
-    simulated.
+    """Return the engine with its decode steps scaled to the time per token that was measured while these requests
+    arrived, and a description of this change for the user.
+
+    The engine does not change, and the description is "", in three cases: no time was measured; the decode steps are
+    fitted; or the pool's engines are simulated.
     """
     step, instances = target.decode_step_seconds, target.decoding_instances
     if step is None or not instances or target.fitted is not None or target.simulated is not None:
@@ -158,8 +159,9 @@ def _fits(one: TraceRequest, engine: EnginePreset) -> bool:
 
 
 def alone_seconds(requests: Sequence[TraceRequest], workload: Workload, ideal: Sequence[int], engine: EnginePreset) -> list[float | None]:
-    """Return `JobLine.alone`: the prefill seconds of each request on an idle engine with the hits of an unlimited
-    shared cache, or None for a request that was left out. The rows of the workload are the other requests.
+    """Return `JobLine.alone`: for each request, the prefill seconds on an idle engine with the hits of an unlimited
+    shared cache. The value is None for a request that does not fit the engine. The workload's rows are the requests
+    that fit.
     """
     fitting = iter(
         engine.prefill.seconds(max(1, row.input_length - hit), row.input_length) for row, hit in zip(workload.rows, ideal, strict=True)
@@ -231,15 +233,17 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
 
 
 _WHOLE = 1.001
-"""Maximum weight of a job (real requests per recorded request) for which all requests count as recorded."""
+"""A job has a weight: the number of real requests per recorded request. Up to this weight, all requests count as
+recorded.
+"""
 LOADED_TIMES = 10.0
 """Assumed ratio of two speeds of an engine: loading tokens from host memory, and computing tokens."""
 
 
 def _host_cache(workload: Workload, job: SimulationJob, spec: SimulatedPool, tokens: int) -> HostCache | None:
-    """Return the gain of a cache in host memory; None if it cannot be estimated. It cannot be estimated for pools of
-    prefill and decode instances, or if the prefix cache is not on the GPU. Nor can it if only some sessions were
-    recorded, because then unknown requests came between the recorded requests.
+    """Return the gain of a cache in host memory; None if it cannot be estimated. No estimate is possible for pools of
+    prefill and decode instances, or if the prefix cache is not on the GPU. No estimate is possible either if only some
+    sessions were recorded, because the prompts of the other sessions also fill the cache.
     """
     if not spec.instances or spec.preset.dram_tokens is not None or job.weight > _WHOLE:
         return None

@@ -1,6 +1,7 @@
 """The start of a process: its logs, its socket, and a single line on standard error if it cannot start.
 
-The exit code is 2 for an option that cannot be used, as for a wrong command line, and 1 for anything else.
+If an option cannot be used, the exit code is 2, the same as for a wrong command line. For any other failure to start,
+it is 1.
 """
 
 import logging

@@ -1,4 +1,6 @@
-"""Decides whether a pod's toleration covers a node's taint. This module is pure; both are as in their manifests."""
+"""Decides whether a pod's toleration covers a node's taint. This module is pure. Tolerations and taints have the form
+that they have in manifests.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -20,8 +20,8 @@ _MOST_TOKENS = 2**40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFile:
-    """A fitted engine model. Its costs are fitted; the size of its KV memory in tokens is not, and is given
-    separately.
+    """A fitted engine model. The fit determines its costs. It does not determine the size of the KV memory, so
+    `kv_tokens` is given separately.
     """
 
     name: str

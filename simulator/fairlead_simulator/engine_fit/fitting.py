@@ -42,8 +42,9 @@ def search(loss: Callable[[Point], float], start: Point, size: float, most: int,
 
 
 def _better(loss: Callable[[Point], float], middle: Point, worst: Point, losses: list[float]) -> tuple[Point, float, int]:
-    """Return a candidate to replace the worst point of the simplex (reflected, further out, or nearer), the candidate's
-    loss, and the number of evaluations made.
+    """Return a point that may replace the worst point of the simplex, the loss at this point, and the number of
+    evaluations made. The point is the reflection of the worst point, a point beyond the reflection, or a point nearer
+    to the middle.
     """
     reflected = 2 * middle - worst
     found = loss(reflected)
@@ -65,19 +66,19 @@ ROUNDS = 3
 EVALUATIONS = 150
 """Maximum number of evaluations of the loss in one search."""
 _SIZES = (0.3, -0.3, 0.2, -0.2, 0.1, -0.1)
-"""Sizes of the initial simplexes of successive searches; each search starts at the point that the previous search
-found. The first two searches serve to find the records that contradict themselves (see `_SOONEST`). Then all searches
-are run to improve the fit.
+"""The sizes of the first simplexes of successive searches; each search starts at the point that the previous search
+found. Searches with the first two sizes find the records that contradict themselves (see `_SOONEST`). After that,
+searches with all six sizes improve the fit.
 """
 _LEAST_GAIN = 0.01
 _LEAST_JUDGED = 20
 _SOONEST = 0.7
-"""A share of the modelled TTFT on an idle engine. If a record's TTFT is below this share, the record contradicts
-itself: more of its prompt must have been cached than the record says.
+"""Minimum TTFT of a consistent record, as a share of the TTFT that the model predicts for an idle engine. A record with
+a lower TTFT contradicts itself: more of its prompt must have been cached than the record says.
 """
 _TTFT_ERROR, _TPOT_ERROR = 0.1, 0.05
-"""Relative errors of TTFT and of TPOT. The loss grows only slowly beyond these errors, because clocks, networks and
-other work disturb some records.
+"""Relative errors of TTFT and of TPOT up to which the loss grows fast. It grows slowly with larger errors, because some
+records have large errors for reasons outside the model: clocks, networks and other work.
 """
 
 Flags = NDArray[np.bool_]
@@ -109,9 +110,9 @@ def fit(
     max_batched_tokens: int,
     on_progress: Progress = lambda _done, _total: None,
 ) -> EngineFit:
-    """Fit costs to the older part of the records, which are in order of time, and measure the fit's error on the newer
-    part. If `judges` are given, fit the costs to all records and measure the error on `judges`. The result is
-    deterministic. Raises RecordsUnusable.
+    """Return a fit with its error. The costs are fitted to the older part of the records, and the error is measured on
+    the newer part. If `judges` are given, the costs are fitted to all records and the error is measured on `judges`.
+    Records must be in order of time. The result is deterministic. Raises RecordsUnusable.
     """
     check_records(records, source)
     records = records[-MOST_RECORDS:]
@@ -121,8 +122,8 @@ def fit(
 
 
 def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int, source: str, on_progress: Progress) -> EngineCosts:
-    """Return costs fitted to the first `count` records. The replay includes later requests too if they were sent before
-    all of the first `count` requests had ended, because they ran beside them.
+    """Return costs fitted to the first `count` records. The replay also includes later requests that ran at the same
+    time as some of these records, because they slowed these records' requests down.
     """
     ends_at = max(record.ends_at for record in records[:count])
     records = [record for place, record in enumerate(records) if place < count or record.at <= ends_at]
@@ -147,8 +148,8 @@ def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int
         timed = used & (tpot > 0)
         if used.sum() < _LEAST_JUDGED * 2 or timed.sum() < _LEAST_JUDGED:
             raise RecordsUnusable(
-                f"{source}: {int(used.sum()):,} records can be used for the fit: the others ran beside unrecorded requests, or "
-                "contradict themselves; record all requests of a longer time"
+                f"{source}: {int(used.sum()):,} records can be used for the fit: the other records overlap with unrecorded requests or "
+                "contradict themselves; record all requests, and for a longer time"
             )
         for size in _SIZES[:2]:
             point = search(loss, point, size, EVALUATIONS)

@@ -14,7 +14,9 @@ from fairlead_simulator.traces.sources import TraceFile, opened
 
 NEEDED = ("at", "engine", "prompt_tokens", "output_tokens", "ttft")
 _WHOLE_SHARE_TOKENS = 16
-"""Block size in tokens to which a cached share is rounded up, because engines cache whole blocks."""
+"""Block size in tokens. A cached share of a prompt is rounded up to whole blocks of this size, because engines cache
+whole blocks.
+"""
 _MIDDLE_OF_TWO_DIGITS = 0.0025
 """Number added to a cached share that is given with two digits. Such a share may have been rounded or truncated: 0.79
 may stand for any value from 0.785 to 0.8, and the middle of this range is 0.7925.

@@ -62,12 +62,12 @@ def check_records(records: Sequence[ServedRecord], source: str) -> None:
 
 def edges(records: Sequence[ServedRecord]) -> list[bool]:
     """Return, for each record, whether its request may have run at the same time as requests that were not recorded.
-    Such records lie at the beginning or the end of the recording. The records must be in order of time.
+    The records must be in order of time.
 
-    A record lies at the end if its request had not ended when the last recorded request was sent. A record may lie at
-    the beginning only if its request was sent before a typical first request had ended (90th percentile of the first
-    tenth). It does if the number in flight is not recorded, or if more requests were in flight on its engine than were
-    recorded.
+    A request at the end of the recording counts if it had not ended when the last recorded request was sent. A request
+    at the beginning counts if it was sent before a typical first request had ended (90th percentile of the first tenth)
+    and its engine had more requests in flight than were recorded. If the number in flight is not recorded, the time
+    alone decides.
     """
     last = records[-1].at
     first_tenth = sorted(record.ends_at - record.at for record in records[: max(10, len(records) // 10)])

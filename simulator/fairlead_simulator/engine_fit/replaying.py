@@ -92,8 +92,8 @@ def decode_of(costs: EngineCosts) -> DecodeCost:
 
 
 def replay(records: Sequence[ServedRecord], costs: EngineCosts) -> Replayed:
-    """Return the TTFT and TPOT of each record if engines with these costs had served the requests. The records must be
-    in order of time.
+    """Return the TTFT and TPOT of each record that the model computes with these costs. The records must be in order of
+    time.
     """
     settings = settings_of(costs)
     by_engine: dict[str, list[int]] = {}

@@ -41,9 +41,8 @@ class BlockCache:
         self._ranks: dict[int, Rank] = {}
         self._touches: dict[int, int] = {}
         self._heap: list[tuple[Rank, int]] = []
-        """Heap of pairs (rank, block). A block's outdated ranks remain in the heap until they reach its top. If the
-        heap grows beyond 1,024 entries more than twice the number of cached blocks, it is rebuilt without outdated
-        ranks.
+        """Heap of pairs (rank, block). When a block's rank changes, the old pair remains in the heap until it reaches
+        the top. The heap is rebuilt without old pairs if it has more than 2 n + 1,024 pairs for n cached blocks.
         """
         self._tick = 0
 

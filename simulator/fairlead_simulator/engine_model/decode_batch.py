@@ -13,7 +13,8 @@ from fairlead_simulator.engine_model.requests import Phase, RequestT
 class DecodeBatch(Generic[RequestT]):
     """The requests of one engine that get one token each in every decode step.
 
-    KV blocks are counted exactly: a request takes a new block in each step that begins with its last block full.
+    KV blocks are counted exactly: if a request's last block is full when a step begins, the request takes a new block
+    in this step.
     """
 
     __slots__ = (
@@ -35,9 +36,7 @@ class DecodeBatch(Generic[RequestT]):
         self._slow: dict[RequestT, float] = {}
         self._block_tokens = block_tokens
         self._boundaries = [0] * block_tokens
-        """The number of requests that need a new block at a step, by the remainder of the step's number modulo the
-        block size.
-        """
+        """Number of requests that take a new block at a step. The index is the step's number modulo the block size."""
         self._finishes: list[tuple[int, int, RequestT]] = []
         self._sequence = 0
         self.steps = 0

@@ -4,8 +4,8 @@ when a step ends.
 A step in progress is never undone: arrivals and cancellations take effect at its end. If several steps are computed at
 once, as a run, the run is cut short at the end of the step in progress.
 
-Two simplifications: a chunked prompt takes all its blocks when its first chunk is computed; and the sequences of a
-batch gain nothing from being computed together except that they share the fixed cost of a step.
+Two simplifications: a chunked prompt takes all its blocks when its first chunk is computed; and sequences that are
+computed in one batch share the step's fixed cost, but their other costs are added up.
 """
 
 from typing import Generic
@@ -189,8 +189,9 @@ class Instance(Generic[RequestT]):
             self.version += 1
 
     def _stir(self, now: float) -> None:
-        """React to a request that arrived or left. If the engine is idle, begin a step. Otherwise end a run of decode
-        steps after the step in progress, if a waiting request may be admitted then.
+        """React to a request that arrived or left. If the engine is idle, begin a step. If the engine computes a run of
+        decode steps and a waiting request may be admitted, end the run after the step in progress. A request that
+        arrived from another instance ends any run in this way.
         """
         if self._step is None:
             self._begin(now)

@@ -2,7 +2,7 @@
 
 Prefixes are identified by the trace's block ids, of 512 tokens each (prefix blocks). Memory is counted in the engine's
 own blocks, which are smaller (engine blocks). A prefix block is pinned while a running request uses it; otherwise it is
-only cached. When running requests need room, cached blocks are evicted, first the block that was released first. The
+only cached. When running requests need room, cached blocks are evicted in the order in which they were released. The
 blocks of one prompt are released from the last to the first. A request holds all leading blocks of its prompt, so a
 memory that holds a block also holds all blocks before it.
 """
@@ -35,8 +35,8 @@ def tell_stored(watcher: PrefixCacheWatcher, blocks: Sequence[int], first: int) 
 
 
 def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: Container[int] = ()) -> int:
-    """Return the number of leading blocks that are in `known` or `also`, at most `limit`. The number is found by
-    bisection, which is correct because `known` and `also` together hold only whole prefixes.
+    """Return the number of leading blocks, at most `limit`, that are all cached: each is in `known` or in `also`. The
+    number is found by bisection, which is correct because a block is cached only if all blocks before it are cached.
     """
     if limit < 1 or (blocks[0] not in known and blocks[0] not in also):
         return 0
@@ -55,7 +55,8 @@ class KvMemory:
     """A memory of `capacity` engine blocks of `block_tokens` tokens each. Raises ValueError unless a whole number of
     engine blocks fills a prefix block.
 
-    If `caching` is off, a request's blocks are freed when the request ends, because the prefix cache is in host memory.
+    If `caching` is False, the prefix cache is in host memory, so this memory frees a request's blocks when the request
+    ends.
     """
 
     __slots__ = ("_idle", "_pinned", "_shared", "_watcher", "caching", "capacity", "evicted", "per_prefix_block", "private")
@@ -72,7 +73,7 @@ class KvMemory:
         self.evicted = 0
         self._pinned: set[int] = set()
         self._shared: dict[int, int] = {}
-        """Pinned block that several requests use → number of these requests, minus one."""
+        """Pinned block → number of requests that use it, minus one. Blocks that only one request uses are left out."""
         self._idle: dict[int, None] = {}
         """Cached blocks that no request uses, in the order of their release. It is a plain dict and not an OrderedDict,
         because blocks are added and removed many at a time, and a dict does this faster.
@@ -168,8 +169,9 @@ class KvMemory:
         self.allocate(0)
 
     def release(self, blocks: Sequence[int], held: int, private: int) -> None:
-        """Release the blocks of a request that left. Its first `held` prefix blocks stay cached unless another request
-        uses them, and the last of them is evicted first. Its `private` engine blocks become free.
+        """Release the blocks of a request that left. Its first `held` prefix blocks stay cached or in use by other
+        requests. The last block that no other request uses is evicted first. The request's `private` engine blocks
+        become free.
         """
         shared = self._shared
         first = 0

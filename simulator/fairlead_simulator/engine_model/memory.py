@@ -30,8 +30,8 @@ class EngineMemory(Protocol[MemoryRequestT]):
         """
 
     def loaded_tokens(self, request: MemoryRequestT, hit_tokens: int) -> int:
-        """Return the number of the `hit_tokens` that must be loaded from host memory. Must be called before
-        `take_in`.
+        """Return the number of tokens, among the tokens that `hit_tokens` counts, that must be loaded from host memory.
+        Must be called before `take_in`.
         """
 
     def take_in(self, request: MemoryRequestT, hit_tokens: int, reserve: int) -> bool:
@@ -63,7 +63,9 @@ class EngineObserver(Protocol[ObservedRequestT]):
     """
 
     def admitted(self, request: ObservedRequestT, now: float) -> None:
-        """Record that the engine scheduled a request for the first time. The request's `hit_tokens` is set before."""
+        """Record that the engine scheduled a request for the first time. The engine has already set the request's
+        `hit_tokens`.
+        """
 
     def prefilled(self, request: ObservedRequestT, now: float) -> None:
         """Record that a request's context was computed, for the first time or again after a preemption. The request has

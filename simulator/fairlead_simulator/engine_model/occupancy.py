@@ -147,7 +147,7 @@ class Occupancy(Generic[RequestT]):
         self.let_go(request, request.context_tokens - 1)
 
     def let_go(self, request: RequestT, stored_tokens: int) -> None:
-        """Free a request's memory, and clear `blocked`, because the first waiting prompt may fit now."""
+        """Free a request's memory. Clear `blocked`, because the first waiting prompt may fit now."""
         self.memory.let_go(request, stored_tokens)
         self.blocked = False
 

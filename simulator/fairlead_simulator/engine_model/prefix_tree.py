@@ -79,8 +79,9 @@ class KvBlockPool:
         return (self.private_blocks + self.pinned_blocks) / self.capacity
 
     def match(self, text: bytes, limit_blocks: int) -> tuple[int, int]:
-        """Return two numbers: the leading blocks of `text` that are in the tree (at most `limit_blocks`), and the
-        blocks among these that no request holds, so that `pin` would take them from the cache.
+        """Return two numbers of blocks. The first is the number of leading blocks of `text` that are in the tree, at
+        most `limit_blocks`. The second is the number of these blocks that no request holds; `pin` would take them from
+        the cache.
         """
         known, unpinned = 0, 0
         node = self._root
@@ -123,8 +124,9 @@ class KvBlockPool:
         self.private_blocks -= blocks
 
     def share(self, node: PrefixNode, known_blocks: int, text: bytes, blocks: int) -> PrefixNode:
-        """Move a request's private blocks into the tree, where they are pinned: the blocks of `text` with the indexes
-        from `known_blocks` to `blocks` (excluded), which follow `node`. Return the request's new deepest node.
+        """Move a request's private blocks into the tree, where they are pinned. They have the content of `text` from
+        block `known_blocks` to block `blocks` (excluded), and they follow `node`. Return the request's new deepest
+        node.
 
         If another request has already added equal blocks, those blocks are pinned and the private copies are freed.
         """
@@ -143,8 +145,8 @@ class KvBlockPool:
         return deepest
 
     def release(self, node: PrefixNode) -> None:
-        """Release all blocks from the root to `node`. Blocks that no other request holds become cached; the last of
-        them is evicted first.
+        """Release all blocks from the root to `node`. Blocks that no other request holds become cached. Of these
+        blocks, the last is evicted first.
         """
         current: PrefixNode | None = node
         while current is not None and current.parent is not None:
@@ -173,8 +175,8 @@ class KvBlockPool:
         return node.children.get(text[start : start + self.block_bytes])
 
     def _shared_blocks(self, node: PrefixNode, text: bytes, known: int, limit: int) -> int:
-        """Return the number of leading blocks of `node` that equal the blocks of `text` from block `known` on, at most
-        `limit`. The number is at least 1, because the node was found by its first block.
+        """Return the number of leading blocks of `node`, at most `limit`, that equal the blocks of `text` from index
+        `known` on. The number is at least 1, because the caller found the node by its first block.
         """
         start = known * self.block_bytes
         if node.blocks <= limit and text.startswith(node.label, start):

@@ -154,8 +154,8 @@ def preset(name: str) -> EnginePreset:
 
 
 MOST_BUSY = 0.9
-"""Maximum share of an engine's time that prefills are assumed to take when its decode step time is estimated. With a
-larger share, too little time would be left for a meaningful estimate.
+"""Maximum share of an engine's time for prefills in the estimate of its decode step time. With a larger share, too
+little time would be left for decode steps, so the estimate would be meaningless.
 """
 FURTHEST = 20.0
 """Maximum factor by which a model's decode costs may be multiplied or divided. A larger factor would mean that the
@@ -177,8 +177,8 @@ class UsualLoad:
 
 
 def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePreset, requests_per_second: float) -> UsualLoad:
-    """Return the mean load of an instance that gets `requests_per_second` requests like `rows`. `hits` has the prompt
-    tokens of each row that an unlimited cache would hold.
+    """Return the mean load of an instance that serves `requests_per_second` requests with the lengths of `rows`. `hits`
+    has, for each row, the number of prompt tokens that an unlimited cache would hold.
     """
     outputs = sum(row.output_length for row in rows)
     contexts = sum(row.output_length * (row.input_length + row.output_length / 2) for row in rows)
@@ -196,11 +196,10 @@ def with_measured_steps(engine: EnginePreset, step_seconds: float, load: UsualLo
     None if the costs would have to change by more than a factor of `FURTHEST`. `prefills` says whether the instances
     also compute prompts.
 
-    Routers measure the mean time per output token after the first. This time includes the prefills that delay tokens. A
-    model instead has a cost for each decode step, for each sequence in the step and for each token of context.
-    Therefore all decode costs are multiplied by one factor, so that a step of the usual batch takes the measured time
-    minus the share that prefills take. By Little's law, the usual batch is the number of requests per second times the
-    duration of an answer.
+    All decode costs are multiplied by one factor. It is chosen so that a decode step of the mean batch takes
+    `step_seconds` minus the share of time that prefills take. This share is subtracted because routers measure the time
+    per output token including the prefills that delay tokens. By Little's law, the mean batch is the number of requests
+    per second times the duration of an answer.
     """
     busy = min(MOST_BUSY, load.requests_per_second * load.prefill_seconds) if prefills else 0.0
     batch = min(float(engine.max_sequences), max(1.0, load.requests_per_second * load.output_tokens * step_seconds))

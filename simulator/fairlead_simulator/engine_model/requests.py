@@ -35,8 +35,8 @@ class EngineRequest:
     output_tokens: int
     """Number of tokens to generate, at least 1; the prefill produces the first token."""
     slow_factor: float = 1.0
-    """Factor for injecting a failure. It multiplies the request's prefill time, without the step's fixed cost, and the
-    fixed cost of each decode step in which the request takes part.
+    """Factor by which the request is slower than usual, to simulate a failure. It multiplies the variable cost of the
+    request's prefill, and the fixed cost of each decode step in which the request takes part.
     """
 
     priority: int = 0
@@ -56,7 +56,9 @@ class EngineRequest:
     """
     admitted_at: float = -1.0
     first_token_at: float = -1.0
-    """Time of the first token; only the attempt that succeeded counts."""
+    """Time of the first token. If the request was attempted several times, it is the time in the attempt that
+    succeeded.
+    """
     finished_at: float = -1.0
     hit_tokens: int = 0
     """Number of prompt tokens that were cached when the engine first admitted the request."""

@@ -132,8 +132,9 @@ class StepScheduler(Generic[RequestT]):
         return chunks, seconds, budget
 
     def _extend(self, step: EngineStep[RequestT], available: int) -> None:
-        """Turn a step into a run of several steps, if one prompt takes the whole budget of the step and of the
-        following steps. The run ends when a request of the decode batch ends or when blocks are missing.
+        """Turn a step into a run of several steps if a chunk of one prompt fills the whole budget of this step and of
+        the next steps. The run ends before the prompt's last partial chunk. It ends earlier if a request of the decode
+        batch ends or if blocks are missing.
         """
         request, tokens = step.chunks[0]
         settings, batch = self._settings, self._occupancy.batch

@@ -24,8 +24,8 @@ class EngineSettings:
     """
     max_sequences: int = 256
     dram_seconds_per_token: float = 0.0
-    """Seconds to load one cached token from host memory. It applies to a prefix cache that is wholly in host memory,
-    and to one whose second tier is there.
+    """Seconds to load one cached token from host memory, no matter whether host memory has the whole prefix cache or
+    extends the cache in GPU memory.
     """
     overhead_seconds: float = 0.0
     """Seconds that a request spends on network, HTTP and tokenizer before it reaches the engine's waiting list."""

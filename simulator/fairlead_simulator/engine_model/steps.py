@@ -60,8 +60,8 @@ class EngineStep(Generic[RequestT]):
 
 @dataclass(slots=True)
 class StepResult(Generic[RequestT]):
-    """The result of a finished step: requests with their first token, finished requests, and prefilled requests whose
-    KV blocks must now be sent to another instance.
+    """The result of a finished step: the requests that got their first token, the requests that finished, and the
+    prefilled requests whose KV blocks must now be sent to another instance.
     """
 
     first_tokens: list[RequestT]

@@ -66,16 +66,16 @@ class TextMemory(KvBlockPool):
         return True
 
     def missing_tokens(self, text: bytes, tokens: int) -> int:
-        """Return the number of tokens that another engine could supply: the tokens in the whole blocks of the text's
-        first `tokens` tokens that are not cached here.
+        """Return the number of tokens to fetch from another engine. These are the tokens of the whole blocks within the
+        text's first `tokens` tokens, without the blocks that are cached here.
         """
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         known, _ = self.match(text, full)
         return (full - known) * self._block_tokens
 
     def adopt(self, text: bytes, tokens: int) -> int:
-        """Cache the whole blocks of a text's first `tokens` tokens, which were received from another engine, as far as
-        there is room. Return the number of tokens that were not cached before.
+        """Cache blocks that were received from another engine: the whole blocks of the text's first `tokens` tokens.
+        Blocks for which there is no room are dropped. Return the number of tokens that were not cached before.
         """
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         node, known = self.pin(text, full)

@@ -94,12 +94,12 @@ def _dram_tier(capacity: int, eviction: Eviction, watcher: PrefixCacheWatcher | 
 
 class TraceMemory(KvMemory):
     """A memory of `capacity` engine blocks. If `dram_tokens` is given, the prefix cache is in host memory of that size
-    and evicts blocks by the rule `eviction`. `watcher` is notified about the prefix cache, on the GPU or in host
-    memory.
+    and evicts blocks by the rule `eviction`. `watcher` is notified of changes in the prefix cache, on the GPU or in
+    host memory.
 
-    If `host_tokens` is given, the prefix cache is on the GPU, and all computed blocks are also copied to a cache of
-    that size in host memory, about which `host_watcher` is notified. The blocks of a prompt that the GPU lacks are
-    loaded from host memory.
+    If `host_tokens` is given, the prefix cache is on the GPU, and all computed blocks are also copied to a second cache
+    in host memory, which has `host_tokens` tokens. `host_watcher` is notified of changes in the second cache. Blocks
+    that the GPU lacks are loaded from host memory.
     """
 
     __slots__ = ("_block_tokens", "_watching", "dram", "host")
@@ -172,8 +172,8 @@ class TraceMemory(KvMemory):
         request.held = 0
 
     def holds(self, blocks: Sequence[int]) -> int:
-        """Return the number of leading prefix blocks of a prompt that this instance has cached, so that others could
-        fetch them.
+        """Return the number of leading prefix blocks of a prompt that this instance has cached and other instances can
+        fetch.
         """
         return self._held(blocks, len(blocks))
 

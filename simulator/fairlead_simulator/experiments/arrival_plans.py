@@ -45,7 +45,9 @@ class Workload:
     dropped: int = 0
     """Number of rows that were left out because their prompt was too long."""
     found_sessions: Sessions | None = None
-    """The sessions of the rows, inferred where a row names none; None if sessions were not to be inferred."""
+    """The sessions of the rows. A row that names no session has an inferred session. None if the workload was loaded
+    without inferring sessions.
+    """
 
     @property
     def native_rate(self) -> float:
@@ -87,8 +89,9 @@ def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: 
 
 
 def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[TraceRow]]]:
-    """Yield the groups of rows with equal timestamps. Each group has three parts: the seconds from the first timestamp
-    to its own; the gap to the next timestamp in seconds (for the last group, the gap before it); and the rows.
+    """Yield the groups of rows with equal timestamps. Each group is a tuple of three: the seconds from the workload's
+    first timestamp to the group's timestamp; the gap in seconds to the next timestamp (for the last group, the gap
+    before it); and the rows.
     """
     first: float | None = None
     gap = 0.0
@@ -229,16 +232,17 @@ def _in_order(workload: Workload, at: list[float]) -> Workload:
 
 
 def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:
-    """Return the number of each row's prompt tokens that an unlimited cache shared by all instances would hold, and
-    this cache with its totals.
+    """Return, for each row, the number of its prompt tokens that an unlimited cache shared by all instances would hold.
+    Also return this cache, which counts the tokens of all rows.
     """
     cache = IdealCache()
     return [cache.add(row) for row in workload.rows], cache
 
 
 def arrivals(workload: Workload, plan: ArrivalPlan) -> list[float]:
-    """Return the arrival times in seconds at the rates of the plan. The warm-up and the measured part are each
-    stretched to their mean rate. If all rows of a part have the same timestamp, they arrive at equal distances.
+    """Return the arrival times in seconds. The gaps between arrivals are scaled so that the warm-up and the measured
+    part each have the mean rate of the plan. If all rows of a part have the same timestamp, they arrive at equal
+    distances.
     """
     seconds = _spread(workload, plan)
     warmup = min(plan.warmup, len(seconds))
@@ -283,7 +287,7 @@ def _scrambled(workload: Workload, seed: int) -> list[int]:
 
 
 def _mixed(values: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    """Return SplitMix64's finalizer of each value, in arithmetic modulo 2^64."""
+    """Return each value after SplitMix64's finalizer, which is computed in arithmetic modulo 2^64."""
     mixed = values + np.uint64(0x9E37_79B9_7F4A_7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)

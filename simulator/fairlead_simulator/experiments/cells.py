@@ -183,8 +183,8 @@ def run_cells(
 
 @contextmanager
 def _naming(cell: Cell) -> Iterator[None]:
-    """Within the block, turn errors that do not name the run, such as a policy's errors, into a CellFailed that names
-    it.
+    """Within the block, replace errors that do not name the run, such as a policy's errors, by a CellFailed that names
+    the run.
     """
     try:
         yield

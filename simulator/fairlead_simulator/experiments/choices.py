@@ -152,12 +152,14 @@ def _policy(text: str) -> PolicyChoice:
 
 
 def parameter_path(error: InvalidInput) -> str:
-    """Return the path of the parameter that the error is about, such as `slo_fraction` or `config.plugins[0].type`."""
+    """Return the path of the invalid parameter, such as `slo_fraction` or `config.plugins[0].type`."""
     return error.field.removeprefix("spec.routing.parameters.")
 
 
 def _object(path: Path, place: str) -> Mapping[str, Any]:
-    """Return the YAML object in the file. If there is none, raises InvalidInput, which names the option by `place`."""
+    """Return the YAML object in the file. Raises InvalidInput if the file has none; `place` is the name of the option
+    in the error.
+    """
     try:
         document = read_yaml(path.read_bytes())
     except OSError as error:
@@ -170,7 +172,9 @@ def _object(path: Path, place: str) -> Mapping[str, Any]:
 
 
 def _refuse_twice(option: str, written: list[str]) -> None:
-    """Raise InvalidInput if a value of the option is given twice, because both runs would be averaged as one."""
+    """Raise InvalidInput if a value of the option is given twice. Equal values would give two equal runs, and their
+    results would be averaged.
+    """
     for position, one in enumerate(written):
         if one in written[:position]:
             raise InvalidInput(option, one, "it is named twice; write it once")

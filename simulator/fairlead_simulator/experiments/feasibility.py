@@ -66,7 +66,9 @@ def _check_roles(field: str, policy: str, roles: set[Role]) -> None:
 
 
 def check_failures(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Raise InvalidInput if the timeline lets an instance fail that does not accept requests at that time."""
+    """Raise InvalidInput if the timeline has an event in which an instance fails, and this instance does not accept
+    requests at the time of the event.
+    """
     changes, table, events = PoolChanges(spec, timeline), spec.first_table(), EventQueue()
 
     def apply(event: PlannedChange, now: float) -> None:

@@ -33,9 +33,9 @@ def _error_of(own: HitShare, more: HitShare) -> float:
 
 
 def tried(workload: Workload, spec: SimulatedPool, load: float, sizes: Sequence[int]) -> list[HostCache]:
-    """Return the predicted and the simulated gain of caches in host memory with these sizes in tokens. Engines load
-    `load` tokens per second from such a cache. The simulated routers follow the engines' KV events. Raises
-    WorkloadImpossible.
+    """Return, for each of the sizes (in tokens), the predicted and the simulated gain of a host memory cache with this
+    size. Engines load `load` tokens per second from the cache. The simulated routers follow the engines' KV events.
+    Raises WorkloadImpossible.
     """
     check_fits(workload, spec)
     distances = ReuseDistances(workload.rows, BLOCK_TOKENS, workload.sessions)

@@ -50,23 +50,24 @@ class Figures:
     """The hit rate that an unlimited cache shared by all instances would have reached with all measured requests."""
     belief_exact: float | None
     """Share of served requests whose number of cached tokens the router predicted exactly when it sent them; None
-    without such requests. Requests that fetched tokens from another instance are left out, also of `belief_error`.
+    without such requests. Neither this figure nor `belief_error` includes requests that fetched tokens from another
+    instance.
     """
     belief_error: float | None
     """The sum of the absolute errors in the predicted numbers of cached tokens, divided by all cached tokens; None if
     no token was cached.
     """
     load_cv: float
-    """Coefficient of variation over instances of pending prefill tokens. It is the mean over those samples of the
-    measured time at which tokens were pending; 0 if there were none.
+    """Imbalance of load: the coefficient of variation of the instances' pending prefill tokens. It is averaged over all
+    samples of the measured time in which tokens were pending; 0 if there are no such samples.
     """
     migrations: int
     reroutes: int
     preemptions: int
     output_tokens_per_second: float
-    """Output tokens per second during the time in which the measured requests arrived, including tokens of requests
-    that arrived earlier. The time does not last until the last answer has ended, because the figure would then depend
-    on the length of that answer.
+    """Output tokens per second from the first arrival to the last arrival of the measured requests. Tokens of earlier
+    requests in this time are included. The time ends at the last arrival and not at the end of the last answer, because
+    the length of that answer would then change the figure.
     """
 
     @property
@@ -113,7 +114,7 @@ def _part(tenant: str, of_class: str, jobs: Sequence[Job], targets: Targets) -> 
 
 def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targets, among: Container[int] | None = None) -> Figures:
     """Return the figures of the jobs from index `warmup` on. If `among` is given, only jobs with these indexes count.
-    `ideal` has the number of tokens of each job that an unlimited shared cache would hold.
+    `ideal` has, for each job, the number of its prompt tokens that an unlimited shared cache would hold.
     """
     measured = [job for job in result.jobs if job.index >= warmup and (among is None or job.index in among)]
     served = [job for job in measured if job.phase is Phase.FINISHED]

@@ -61,8 +61,8 @@ def _against_rate(results: Sequence[CellResult], mode: str) -> Figure:
 
 
 def _balance(results: Sequence[CellResult], mode: str) -> Figure:
-    """Return a plot of hit rate against variation of load, with one point per policy and rate. Points further up and
-    further left are better.
+    """Return a plot of hit rate against the imbalance of load, with one point per policy and rate. A point is better
+    the further up and the further left it is.
     """
     figure = Figure(figsize=(6, 4.5), layout="constrained")
     axes = figure.subplots()
@@ -114,7 +114,9 @@ def _heatmap(result: CellResult) -> Figure:
 
 
 def _busiest(results: Sequence[CellResult]) -> list[CellResult]:
-    """Return, for each policy, the run with seed 0 and the highest rate among the runs whose loads were kept."""
+    """Return one run for each policy: among its runs with seed 0 and recorded loads, the run with the highest rate.
+    Policies without such runs are left out.
+    """
     chosen: list[CellResult] = []
     for label in _labels(results):
         of_label = [result for result in results if result.cell.label == label and result.cell.plan.seed == 0 and result.loads]

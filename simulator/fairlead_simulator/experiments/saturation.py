@@ -1,5 +1,5 @@
-"""An estimate of a pool's maximum request rate. It compares the work that requests cause with an ideal cache to the
-capacity of the instances.
+"""An estimate of a pool's maximum request rate. It divides the capacity of the instances by the work that a request
+causes if the cache is ideal.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from fairlead_simulator.experiments.arrival_plans import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saturation:
-    """The mean seconds for which one request keeps an instance busy, by prefill and decode, and the request rate at
+    """The mean seconds of prefill and of decode for which one request keeps an instance busy, and the request rate at
     which all instances are busy.
     """
 

@@ -224,8 +224,8 @@ def _rows_from(
 
 
 def generated_rows(requests: int | None, seed: int, rate: float, median_input: int | None, longest_input: int | None) -> list[TraceRow]:
-    """Return the rows of the conversations that `--generate` makes. If `requests` is None, their number is the default
-    number; if a length is None, it is taken from the default shape.
+    """Return the rows of the conversations that `--generate` makes. If `requests` is None, the default number of rows
+    is generated; if a length is None, it is taken from the default shape.
     """
     usual = ConversationShape()
     shape = replace(

@@ -22,7 +22,7 @@ class NobodyListens(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySettings:
-    """Settings of a replay. `speed` is a multiple of the trace's own speed."""
+    """Settings of a replay. `speed` is the factor by which rows are sent faster than their timestamps say."""
 
     speed: float = 1.0
     bursts: bool = False

@@ -60,7 +60,7 @@ class BodyWriter:
         self._before = b'{"model":%b,"messages":[{"role":"user","content":"' % orjson.dumps(model)
 
     def body(self, prompt: bytes, max_tokens: int) -> bytes:
-        """Return the body with this prompt, which must contain no characters that JSON must escape. PromptWriter's
+        """Return the body with this prompt. The prompt must contain no characters that JSON escapes; PromptWriter's
         texts contain none.
         """
         after = b'"}],"max_tokens":%d,"stream":true,"stream_options":{"include_usage":true}}' % max_tokens

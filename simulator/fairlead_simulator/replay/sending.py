@@ -62,8 +62,8 @@ class StreamedAnswer(AnswerReader):
         return "stream-error" if b'"error"' in self._end else "stream-incomplete"
 
     def retry_after_seconds(self) -> float:
-        """Return the seconds to wait before a retry, from the header `Retry-After` of the refusal; 1 without this
-        header.
+        """Return the seconds to wait before a retry: the value of the response's header `Retry-After`, or 1 without
+        this header.
         """
         try:
             return max(0.0, float(self.text(b"retry-after") or 1.0))
@@ -170,8 +170,8 @@ class Sender:
         )
 
     async def _attempt(self, planned: Planned, answer: StreamedAnswer) -> tuple[ReplayVerdict, str, int]:
-        """Send the request to a router, and to the next router if the first refuses the connection. Return (verdict,
-        reason, number of failovers).
+        """Send the request to a router. If the router refuses the connection, send the request to the next router.
+        Return (verdict, reason, number of failovers).
         """
         count, reason = len(self._origins), ""
         attempts = [planned.first_origin % count] if count == 1 else [planned.first_origin % count, (planned.first_origin + 1) % count]

@@ -45,9 +45,11 @@ class SimulatedScaling:
     scaling: ScalingSpec = nested(ScalingSpec, "Same fields as a pool's `spec.scaling`.")
     ratio: RatioSpec = nested(RatioSpec, "Same fields as a pool's `spec.ratio`.")
     min_replicas: int = whole(
-        "Never fewer instances of a role than this; with 0 and `scaling.mode` SLO the pool goes to zero as a whole.", 1, maximum=10_000
+        "Minimum number of instances of a role. With 0 and `scaling.mode` SLO, all roles of the pool go to zero together.",
+        1,
+        maximum=10_000,
     )
-    max_replicas: int = whole("Never more instances of a role than this.", 64, minimum=1, maximum=10_000)
+    max_replicas: int = whole("Maximum number of instances of a role.", 64, minimum=1, maximum=10_000)
     startup_seconds: float = duration("Time from a pod's creation until it serves.", "30s", minimum=0.0, maximum=86400.0)
     asleep: int = whole("Surplus instances of a role that sleep instead of being deleted, as `roles[].warm.asleep`.", 0, maximum=10_000)
     wake_seconds: float = duration("Time from the decision to wake an instance until it serves.", "5s", minimum=0.0, maximum=3600.0)
@@ -113,8 +115,8 @@ class Autoscaler:
         self._used_at = 0.0
 
     def second(self, loads: Sequence[InstanceLoad], held: HeldDemand, in_flight: int, now: float) -> tuple[ScaleTo | Flip, ...]:
-        """Take a sample of the pool, which must be done about once a second. Return the changes to make; empty if no
-        scaling round is due.
+        """Take a sample of the pool; call this about once a second. Return the changes to make; empty if no scaling
+        round is due.
 
         A round is due after every `round_seconds`, and at once if requests are held because the pool has no instances.
         `in_flight` is the number of requests that are not held.

@@ -35,15 +35,15 @@ class EventDelivery:
         return sum(follower.gaps for follower in self._followers.values())
 
     def engine_started(self, name: str) -> EventPublisher:
-        """Return the publisher of an engine that started with an empty cache. The new publisher replaces that of an
-        earlier engine with the same name.
+        """Return the publisher of an engine that started with an empty cache. If an earlier engine had the same name,
+        the new publisher replaces the publisher of the earlier engine.
         """
         self._silent.discard(name)
         publisher = self._publishers[name] = EventPublisher()
         return publisher
 
     def engine_died(self, name: str) -> None:
-        """Disconnect a dead engine, which no longer publishes events or replies to requests."""
+        """Disconnect a dead engine. It no longer publishes events and no longer replies to requests."""
         self._silent.add(name)
 
     def router_started(self, caches: EngineCaches, now: float) -> None:

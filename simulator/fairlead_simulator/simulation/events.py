@@ -9,7 +9,7 @@ Happening = Callable[[Any, float], None]
 
 
 class EventQueue:
-    """A queue of planned events in order of time. Events at the same time happen in the order in which they were
+    """A queue of planned events in order of time. Events with the same time happen in the order in which they were
     planned, so that a run depends only on its inputs.
     """
 

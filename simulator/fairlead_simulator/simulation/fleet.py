@@ -37,16 +37,18 @@ class SimulatedInstance(Instance[Job]):
         )
         super().__init__(name, preset, self.kv)
         self.watched = 0
-        """The engine's `version` when the event at the end of its step was last planned."""
+        """The value that the engine's `version` had when the end of its present step was planned as an event. If
+        `version` differs, that event is outdated.
+        """
 
 
 StepEnded = Callable[[SimulatedInstance, StepResult[Job], float], None]
 
 
 class Fleet:
-    """The engines of a run by name; `preset_of` returns the preset of each. The ends of their steps are planned in
-    `events`. `step_ended` is called with the result of each step that has one. If `delivery` is given, the engines
-    publish KV events.
+    """The engines of a run by name; `preset_of` returns the preset of each. The ends of their steps are events in the
+    queue `events`. If a step has a result, `step_ended` is called with it. If `delivery` is given, the engines publish
+    KV events.
     """
 
     def __init__(
@@ -158,8 +160,9 @@ class Fleet:
         return [(name, usage, waiting) for name, (usage, waiting) in fresh.items()]
 
     def forget_usages(self) -> None:
-        """Report the metrics of all engines again, because a scheduler drops its metrics with a new routing table, and
-        a new router has no metrics.
+        """Forget the metrics that were last reported, so that the metrics of all engines are reported again. This is
+        needed for a new router and after a new routing table, because a scheduler drops its metrics with each new
+        table.
         """
         self._told.clear()
 
@@ -188,8 +191,8 @@ Lost = Callable[[Job, str, float], None]
 
 
 class Transfers:
-    """The transfers of KV blocks in a run. Transfers from the same source share its link. `lost` is called for a
-    request whose target engine has died by the end of the transfer.
+    """The transfers of KV blocks in a run. Transfers from the same source share its link. If the target engine of a
+    request dies before the transfer ends, `lost` is called for the request.
     """
 
     def __init__(self, cost: TransferCost, fleet: Fleet, events: EventQueue, routers: Routers, lost: Lost) -> None:
@@ -213,7 +216,7 @@ class Transfers:
         self._events.at(now + seconds, self._fetched, (source, dispatch.instance, job, job.blocks[:count]))
 
     def copy(self, copy: PrefixCopy, scheduler: Scheduler, now: float) -> None:
-        """Transfer the blocks of a shared prefix ahead of requests, so no request waits for the transfer."""
+        """Transfer the blocks of a shared prefix before requests need them, so that no request has to wait."""
         source = self._fleet.instances[copy.source]
         count = source.kv.holds(copy.request.blocks)
         tokens = max(0, count * PREFIX_BLOCK_TOKENS - copy.target_tokens)

@@ -171,8 +171,8 @@ class EventFollower:
         self._ask = ask
         self._tracker: SequenceTracker[Batch] = SequenceTracker(can_replay=quality.replay)
         self._heard_out = False
-        """Whether a replay has ended since the engine was first connected. If the replay had no batches, the engine's
-        cache is empty.
+        """Whether a replay has ended since the engine was first connected. If it has ended and brought no batches, the
+        engine's cache is known to be empty.
         """
 
     @property
@@ -189,11 +189,11 @@ class EventFollower:
         self._do(self._tracker.reconnected())
 
     def hear(self, batch: Batch) -> None:
-        """Process a batch that the engine has just published, as opposed to a replayed one."""
+        """Process a batch that the engine has just published. Batches of a replay are processed by `hear_again`."""
         self._do(self._tracker.live(batch.number, batch.stamp, batch))
 
     def hear_again(self, batches: Sequence[Batch]) -> None:
-        """Process the batches of a replay, which is the reply to the last request."""
+        """Process the batches of a replay that this follower has requested."""
         for batch in batches:
             self._do(self._tracker.replayed(batch.number, batch.stamp, batch))
         self._heard_out = True

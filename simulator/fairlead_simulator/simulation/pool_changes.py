@@ -59,8 +59,8 @@ CheapestFirst = Callable[[Sequence[str]], Sequence[str]]
 class PoolChanges:
     """Applies the events of a timeline to the pool.
 
-    `draining` are the draining instances. An instance leaves, or gets its new role, when it has no request left and is
-    not among `held`. `cheapest_first` sorts instances by the cost of removing them.
+    `draining` are the draining instances. A draining instance is removed, or begins to serve in its new role, as soon
+    as it has no requests and is not among `held`. `cheapest_first` sorts instances by the cost of removing them.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class PoolChanges:
         """
         self.draining: set[str] = set()
         self._keeps: dict[Role, int] = {}
-        """Role → maximum number of its instances that may sleep."""
+        """Role → maximum number of sleeping instances of this role, from the last `ScaleTo` event."""
         self._asleep: Counter[Role] = Counter()
-        """Role → number of its sleeping instances. They have lost their caches and are in no routing table, so the
-        model does not distinguish them.
+        """Role → number of its sleeping instances. They are counted without their names, because a sleeping instance
+        has lost its cache and is in no routing table.
         """
         self._flipping: dict[str, Role] = {}
         """Draining instance → the role in which it will serve afterwards."""
@@ -138,7 +138,7 @@ class PoolChanges:
         return PoolChange(table=next_table(table, entries))
 
     def departures(self, routers: Iterable[PoolScheduler], now: float) -> PlannedChange:
-        """Return an event that removes those draining instances that have no request in any router and are not held."""
+        """Return an event that removes the draining instances that have no request in any router and are not held."""
         busy = {one.instance for scheduler in routers for one in scheduler.in_flight() if one.in_flight}
         return _Departed(at=now, names=tuple(sorted(name for name in self.draining - busy if name not in self._held)))
 
@@ -193,8 +193,8 @@ class PoolChanges:
         return PoolChange(table=next_table(table, (*table.instances, *starting)), later=self._woken_and_made(names, event))
 
     def _woken_and_made(self, names: tuple[str, ...], event: ScaleTo | Drain) -> tuple[_Started, ...]:
-        """Return the later events at which these instances begin to serve. As many of them as possible are sleeping
-        instances that wake, the rest are new instances that start.
+        """Return the later events at which these instances begin to serve. The first instances are sleeping instances
+        that wake, as many as there are. The others are new instances that start.
         """
         woken = min(len(names), self._asleep[event.role]) if isinstance(event, ScaleTo) else 0
         self._asleep[event.role] -= woken

@@ -1,8 +1,8 @@
 """One run: jobs, engines and routers on one virtual clock.
 
 Events happen in order of time. Events at the same time happen in the order in which they were planned, so a run depends
-only on its inputs. An engine begins its next step before the router reacts to the results of the last step, as over a
-network.
+only on its inputs. An engine begins its next step before the router reacts to the results of the last step, because in
+a real pool the reaction crosses a network.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -38,8 +38,8 @@ class Simulation:
     If `scheduler` is given, it takes the place of the first router's scheduler; for example, it may log its calls.
     `probe` is called with the simulation and the time at every sample, that is every `metrics_seconds`. If `scaling` is
     given, the pool is scaled by these rules, and `autoscaler` has the history. If `keep_loads` is set, the result has
-    the load of every instance at every sample. Drained instances among `held` are not removed, for example because
-    sessions still fetch blocks from them.
+    the load of every instance at every sample. An instance named in `held` is not removed after its drain, for example
+    because sessions still fetch blocks from it.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class Simulation:
 
     @property
     def scheduler(self) -> SharedScheduler:
-        """The scheduler that decides for all routers; if each router decides alone, that of the first serving
-        router.
+        """The scheduler that decides for all routers. If each router decides alone, this is the scheduler of the first
+        serving router.
         """
         return self.routers.leading
 

@@ -24,8 +24,8 @@ from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.engine_model.presets import EnginePreset
 
 Clients = Literal["in-turn", "random", "session", "prefix"]
-"""The distribution of requests over several routers: in turn; at random; by session, as behind a load balancer that
-hashes a cookie; or by the prompt's beginning, as behind one that hashes the prompt.
+"""The distribution of requests over several routers: in turn; at random; by session, like a load balancer that hashes a
+cookie; or by the prompt's beginning, like a load balancer that hashes prompts.
 """
 
 POOL = PoolKey(namespace="simulation", name="pool")
@@ -79,8 +79,9 @@ class SimulatedPool:
     decides alone.
     """
     told_seconds: float | None = None
-    """Seconds until a router's load report, sent once a second, reaches the other routers; used if each router decides
-    alone. None = routers send no load reports, as when the control API is unreachable.
+    """Seconds from a router's load report, which is sent once a second, until the other routers have it. Load reports
+    are used only if each router decides alone. None = routers send no load reports, as when the control API is
+    unreachable.
     """
     seed: int = 0
 
@@ -164,17 +165,17 @@ class SimulatedPool:
 
 
 def next_table(table: RoutingTable, instances: Iterable[InstanceEntry] | None = None, **changes: Any) -> RoutingTable:
-    """Return the next version of the routing table, with these instances (None = the same) and with the changed
-    facts.
+    """Return the next version of the routing table. It has these instances (None = the same instances as before) and
+    the new values of the fields in `changes`.
     """
     entries = table.instances if instances is None else tuple(instances)
     return replace(table, version=table.version + 1, instances=entries, outlook=_outlook(entries), **changes)
 
 
 def _outlook(entries: Iterable[InstanceEntry]) -> Outlook:
-    """Return the outlook for the case that no instance accepts requests. It is COMING if all instances that are to
-    serve are starting. This includes a pool without instances, because only scaling removes the last instance, and
-    scaling starts a new one when a request arrives.
+    """Return the table's prediction for the case that no instance accepts requests. It is COMING if every instance that
+    decodes and does not drain is starting. It is also COMING in a pool without instances, because scaling starts an
+    instance when a request arrives. Otherwise it is UNKNOWN.
     """
     taking = [entry for entry in entries if entry.state is not InstanceState.DRAINING and entry.role is not Role.PREFILL]
     return Outlook.COMING if all(entry.state is InstanceState.STARTING for entry in taking) else Outlook.UNKNOWN

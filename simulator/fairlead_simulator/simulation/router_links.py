@@ -33,7 +33,7 @@ class RouterLink:
         self._front.ask(self, now)
 
     def notice(self, now: float) -> None:
-        """Close the connection, and let both routers notice it."""
+        """Close the connection. Both routers are informed of this."""
         self.is_open = False
         self._see(self._front.ask_nobody(now), now)
         self._see(self._decider.leave(self._back, now), now)

@@ -28,14 +28,15 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.router_links import RouterLinks, See
 
 RouterChange = Literal["none", "restart", "replace", "break", "notice", "connect"]
-"""Events that concern the routers. `restart` keeps the state that routers have on disk, and `replace` does not. `break`
-breaks their connections, `notice` is when they notice this, and `connect` connects them again.
+"""Changes of the routers. `restart` replaces the routers by new routers that keep the state on disk, and `replace` by
+new routers without this state. `break` breaks the connections between routers, `notice` lets the routers notice this,
+and `connect` connects them again.
 """
 
 SHARE_SECONDS = 1.0
 """Seconds between two load reports of a router, as in real routers."""
 MOST_TURNS = 1024
-"""Maximum number of kept turns. A shared prefix is copied only if it is found in kept turns."""
+"""Maximum number of kept turns. Only shared prefixes of kept turns can be copied."""
 
 
 class Turn(NamedTuple):
@@ -68,8 +69,8 @@ class KeptTurns:
 
 
 class Routers:
-    """The schedulers of a run, one per router, each with its own seed. `first` is the scheduler of router 0; None = it
-    is made here. `see` carries out dispatches and refusals that arrive over connections between routers.
+    """The schedulers of a run, one per router, each with its own seed. `first` is the scheduler of router 0; None =
+    make a new scheduler. `see` carries out the dispatches and refusals that routers send to each other.
     """
 
     def __init__(

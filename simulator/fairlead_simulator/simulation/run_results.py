@@ -34,9 +34,9 @@ def variation(values: Sequence[float]) -> float:
 
 
 class LoadVariations:
-    """The coefficient of variation over instances of pending prefill tokens, at each moment at which tokens were
-    pending, in order of time. Each moment takes two numbers, however many instances there are. All moments of a run are
-    kept, because the measured part of the run is known only at its end.
+    """The imbalance of load over time: for each sample at which prefill tokens were pending, the time and the
+    coefficient of variation of the instances' pending tokens. The samples are in order of time. All samples of a run
+    are kept, because the measured part of the run is known only at its end.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class LoadVariations:
             self._variations.append(variation(pending))
 
     def mean(self, begin: float, end: float) -> float:
-        """Return the mean of the variations from time `begin` to time `end` (both included); 0 if there are none."""
+        """Return the mean of the variations at times from `begin` to `end` (both included); 0 without such times."""
         busy = self._variations[bisect_left(self._at, begin) : bisect_right(self._at, end)]
         return fsum(busy) / len(busy) if busy else 0.0
 
@@ -78,7 +78,7 @@ class RunResult:
     transferred_tokens: int = 0
     records_dropped: int = 0
     rounds: list[TrainedRound] = field(default_factory=list)
-    """The rounds of training whose model was given to a learning policy, in order of time."""
+    """The rounds of training after which a learning policy got the new model, in order of time."""
     learning: LearningReport | None = None
     """The state of a learning policy's training at the end; None if the policy does not learn."""
     event_gaps: int = 0
@@ -110,8 +110,8 @@ class RunRecorder:
             self._result.loads.append(LoadPoint(now, pending))
 
     def take_records(self, now: float, *, final: bool = False) -> None:
-        """Move the schedulers' records of migrations and re-routes to the result. Does so every 300 s, and at the end
-        of the run (`final`).
+        """Move the schedulers' records of migrations and re-routes to the result. Records are moved every 300 s, and at
+        the end of the run (`final`).
         """
         if not final:
             if now - self._taken_at < _TAKE_RECORDS_SECONDS:

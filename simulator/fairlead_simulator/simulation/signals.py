@@ -81,8 +81,8 @@ class SignalMeter:
         self._long.add(now, asked=1, asked_tokens=job.input_tokens, asked_squares=job.input_tokens**2)
 
     def refused(self, job: Job, now: float, reason: RejectionReason) -> None:
-        """Count a refused request as one that missed the TTFT target. If its first token was already counted as in
-        time, this is corrected.
+        """Count a refused request as a request that missed the TTFT target. If its first token was counted as in time
+        before, that count is taken back.
         """
         self._recent.add(now, refused_for_decode=reason in FOR_DECODE, refused_for_prefill=reason in FOR_PREFILL)
         if job.heard_first:
@@ -121,7 +121,7 @@ class SignalMeter:
         self._generated.pop(job.index, None)
 
     def sample(self, loads: Iterable[InstanceLoad], now: float) -> None:
-        """Take a sample of the loads of all instances, which must be done about once a second."""
+        """Take a sample of the loads of all instances; call this about once a second."""
         for window in (self._recent, self._long):
             window.forget(now)
         speed = self._prefill_speed()
@@ -143,8 +143,8 @@ class SignalMeter:
             self._recent.add(now, decode_load=sum(map(self._decode_load, decoding)) / len(decoding), decode_samples=1)
 
     def prefill_figure(self, now: float) -> Figure:
-        """Return an instance's prefill speed in prompt tokens per second, as last measured, even if the pool has no
-        instances now. The figure is unknown before the first measurement.
+        """Return an instance's prefill speed in prompt tokens per second, as last measured. A pool without instances
+        keeps the last measurement. The figure is unknown before the first measurement.
         """
         return recalled(self._speed, now - self._speed_at)
 
@@ -209,9 +209,9 @@ class SignalMeter:
         return load.pending_prefill_tokens / (self._prefill_speed() or inf) / self._pool.slo_ttft_seconds
 
     def _decode_load(self, load: InstanceLoad) -> float:
-        """Return the decode load of an instance: the duration of a decode step divided by the TPOT target. The step is
-        predicted for the requests that fit the KV memory together, and lengthened in proportion if more requests are
-        decoding.
+        """Return the decode load of an instance: the predicted duration of a decode step divided by the TPOT target. If
+        the decoding requests need more than the KV memory, only a part of them is in each step. The duration is then
+        that of a smaller step, multiplied by the number of steps after which each request has one token.
         """
         tokens, decode = load.decode_tokens, self._preset.decode
         fitting = min(1.0, self._preset.kv_tokens / tokens) if tokens else 1.0

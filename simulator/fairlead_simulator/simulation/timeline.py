@@ -31,8 +31,8 @@ class ScaleTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """The drain and removal, at `at` seconds, of one instance with the role `role`. The serving instances are sorted by
-    the cost of removing them, lowest first; `place` is the index of the drained one. If `is_replaced`, a new instance
+    """The drain and removal, at `at` seconds, of one instance with the role `role`. `place` is the instance's index
+    among the serving instances, sorted by the cost of removing them, lowest first. If `is_replaced`, a new instance
     serves after `startup_seconds`.
     """
 
@@ -64,8 +64,8 @@ class Fail:
     instance: int
     detected_after_seconds: float = 2.0
     recovered_after_seconds: float | None = None
-    """Seconds from the death until the instance serves again, with an empty cache, but not before the death is
-    detected; None = the instance never recovers.
+    """Seconds from the death until the instance serves again, with an empty cache; None = the instance never recovers.
+    If the death is detected only after these seconds, the instance serves again when the death is detected.
     """
 
 
@@ -82,7 +82,7 @@ class Override:
     prefills_in_flight: int | None = None
     policy: str | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
-    """Parameters of `policy` or, if that is None, of the present policy. They replace all earlier parameters."""
+    """Parameters of `policy` or, if `policy` is None, of the policy in use. They replace all earlier parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

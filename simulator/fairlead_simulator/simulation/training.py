@@ -22,7 +22,7 @@ to 4 ms).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedRound:
-    """A round of training whose model arrived at `at` seconds."""
+    """A finished round of training. `at` is the time in seconds at which its model arrived."""
 
     at: float
     round: int

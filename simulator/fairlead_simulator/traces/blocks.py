@@ -1,8 +1,8 @@
 """Ids for blocks of 512 tokens, made from ids of blocks of another size or from texts.
 
 As in Mooncake's traces, an id made by this module stands for a prompt's whole text up to the end of the block. So
-prompts with the same beginning have the same ids for that beginning. The given ids may have this meaning, too, or may
-stand only for the text of their own block, as hashes of blocks do.
+prompts with the same beginning have the same ids for that beginning. An id that is given to this module may stand for
+the whole text, too, or only for the text of its own block, as a hash of the block does.
 """
 
 from collections.abc import Hashable, Sequence
@@ -23,9 +23,9 @@ class BlockNames:
         self._next = 0
 
     def of_ids(self, ids: Sequence[int], input_length: int, block_tokens: int) -> tuple[int, ...]:
-        """Return the numbers of a prompt's blocks. `ids` are the ids of its blocks of `block_tokens` tokens. If neither
-        of `block_tokens` and 512 divides the other, the common beginning of two prompts may be found up to one block
-        too short.
+        """Return the numbers of a prompt's blocks of 512 tokens. `ids` are the ids of its blocks of `block_tokens`
+        tokens. If neither block size is a multiple of the other, the numbers may show a common beginning of two prompts
+        as up to one block too short.
         """
         ends = [min(len(ids), -(-(place + 1) * BLOCK_TOKENS // block_tokens)) for place in range(_blocks(input_length))]
         ends[-1] = len(ids)

@@ -50,8 +50,8 @@ class TraceChanges:
 def convert(rows: Iterable[TraceRow], changes: TraceChanges) -> list[TraceRow]:
     """Return the changed rows in order of time; the first row has the timestamp 0.
 
-    Dropped rows leave gaps. A requested rate is the rate of the rows that are kept. If a rate is requested and all kept
-    rows have the same timestamp, they are sent at equal distances.
+    Dropped rows leave gaps. A requested rate is the rate of the rows that are kept. With a requested rate, rows that
+    all have the same timestamp are sent at equal distances.
     """
     evenly = changes.spread == "even"
     timed = iter(_scattered(rows, Random(changes.seed))) if changes.spread == "random" else arrival_times(rows, 1.0, bursts=not evenly)

@@ -79,8 +79,8 @@ class IdealCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceDescription:
-    """The figures of a whole trace. Rates are per second of trace time. Hit rates are those for an unlimited shared
-    cache.
+    """The figures of a whole trace. Rates are per second of trace time. Hit rates are the hit rates of an unlimited
+    shared cache.
     """
 
     requests: int

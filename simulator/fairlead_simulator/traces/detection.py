@@ -37,14 +37,16 @@ _KEYS = {
     "guidellm": ({"benchmarks"}, {"prompt"}),
     "jsonl": ({"input_length", "hash_ids"},),
 }
-"""Form → sets of field names. A file has the form if its first line, or the whole document, has all names of one
-set.
+"""Form → sets of field names. A file has the form if all names of one set occur in its first line or, if the file is
+one JSON document, in the document.
 """
 _UNTIMED = {
     (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which has no times of requests",
     (b"input_config",): "aiperf's summary of a run, which lists no requests",
 }
-"""Files that cannot be converted. They are recognised by the names of some fields → what the file is and lacks."""
+"""Files that cannot be converted: field names by which a file is recognised → words for an error, which name the file
+and the data that it lacks.
+"""
 _ORDER = ("alibaba", "jsonl", "aiperf", "guidellm")
 
 

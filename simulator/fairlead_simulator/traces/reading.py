@@ -21,7 +21,7 @@ class Notes:
         self._facts: dict[str, None] = {}
 
     def leave_out(self, what: str, count: int = 1) -> None:
-        """Count requests that are left out. `what` completes the note "3 requests left out …", for example with `that
+        """Count requests that are left out. `what` completes the note "3 requests left out …"; for example, it is `that
         failed`.
         """
         self._left_out[what] += count
@@ -52,7 +52,7 @@ class Reading:
     block_tokens: int
     """Number of tokens per block id in the file."""
     has_rate: bool = False
-    """Whether the user gave a rate. Rows without a time are then sent at this rate."""
+    """Whether the user gave a rate, at which rows without a time are sent."""
     notes: Notes = field(default_factory=Notes)
 
     def untimed(self, record: Record) -> float:

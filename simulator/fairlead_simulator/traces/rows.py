@@ -47,9 +47,9 @@ class TraceRow:
 
 
 class PrefixRule:
-    """The rule that equal block ids mean equal text from the beginning of the prompt. It follows that an id always
-    comes directly after the same id, or always comes first. A trace that breaks this rule would show reuse that no
-    engine has.
+    """The rule that equal block ids mean equal text from the beginning of the prompt. So the block before an id is the
+    same in all prompts, or the id is the first in all of them. A trace that breaks this rule would show more reuse than
+    any engine has.
     """
 
     def __init__(self) -> None:

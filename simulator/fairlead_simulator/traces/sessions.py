@@ -118,8 +118,8 @@ class SessionFinder:
         self._sessions: list[_Session] = []
         self._named: dict[str, int] = {}
         self._ends: dict[int, tuple[int, int]] = {}
-        """Block that belongs to one session → the session's latest turn whose whole blocks end with this block, as
-        (number of the turn from 0 on, prompt tokens).
+        """Id of a block that belongs to one session → (number of a turn from 0 on, prompt tokens of this turn). It is
+        the session's latest turn whose last whole block is this block.
         """
         self._latest: dict[tuple[int, int], list[tuple[float, int, int]]] = {}
         """Prompt, as (its last block id, its tokens) → a heap of the sessions that sent it. An entry of the heap is
@@ -167,8 +167,9 @@ class SessionFinder:
         return None
 
     def _continued(self, row: TraceRow, blocks: Sequence[int]) -> int | None:
-        """Return the number of the session that the row continues: its latest prompt, or the prompt before, is a prefix
-        of the row's prompt, and its latest answer can be complete. None if there is no such session.
+        """Return the number of the session that the row continues; None if there is no such session. A row continues a
+        session if its prompt begins with the session's latest prompt, or with the prompt before, and if the session's
+        latest answer can be complete.
         """
         for block in reversed(blocks):
             owner, end = self.owners.get(block), self._ends.get(block)
@@ -183,11 +184,11 @@ class SessionFinder:
         return None
 
     def _branch(self, row: TraceRow, blocks: Sequence[int]) -> int:
-        """Return the number of leading blocks that a new session shares with the session from which it branches off; 0
-        if it does not branch off. These blocks keep belonging to the old session.
+        """Return the number of leading blocks that a new session shares with an earlier session from which it branches
+        off; 0 if it branches off from none. These blocks keep belonging to the earlier session.
 
-        A session branches off if its first prompt repeats an earlier prompt, or contains a turn of another session
-        after that session's first turn. Without the second turn, the common part could be only a system prompt.
+        The new session branches off if its first prompt repeats an earlier prompt, or if it contains a second or later
+        turn of another session. A shared first turn is not enough, because it could be only a system prompt.
         """
         if (row.hash_ids[-1], row.input_length) in self._latest:
             return len(blocks)
@@ -198,8 +199,8 @@ class SessionFinder:
         return 0
 
     def _share(self, blocks: Sequence[int], number: int) -> None:
-        """Assign the blocks that belong to no session to the session `number`. Mark blocks of another session as
-        belonging to several sessions.
+        """Assign each of the blocks to the session `number` if it belongs to no session yet. Mark the blocks that
+        belong to another session as belonging to several sessions.
         """
         owners = self.owners
         for block in blocks:

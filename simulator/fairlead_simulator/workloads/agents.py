@@ -23,7 +23,9 @@ class AgentShape:
     """
 
     requests_per_second: float = 2.0
-    """Mean requests per second in the long run. At first the rate is lower, because long sessions have yet to begin."""
+    """Mean requests per second in the long run. The rate is lower at the beginning, when the long sessions have not
+    begun yet.
+    """
     kinds: int = 8
     """Number of kinds of agents. Sessions of the same kind have the same system prompt."""
     system_blocks: int = 3

@@ -29,8 +29,8 @@ class Phase:
 
 PREFILL_HEAVY = Phase(seconds=1200.0, requests_per_second=3.4, input_median=20_000, output_median=150)
 DECODE_HEAVY = Phase(seconds=1200.0, requests_per_second=8.0, input_median=2_000, output_median=2_000)
-"""A phase that keeps about six of eight instances of the preset mooncake-a800-llama70b busy, mostly with decodes.
-PREFILL_HEAVY keeps as many busy, mostly with prefills.
+"""A phase in which six of eight instances of the preset mooncake-a800-llama70b are busy, mostly with decodes. In
+`PREFILL_HEAVY`, six are busy, too, mostly with prefills.
 """
 
 

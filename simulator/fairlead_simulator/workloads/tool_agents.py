@@ -22,8 +22,8 @@ class ToolAgentShape:
 
     requests_per_second: float = 6.56
     group_seconds: float = 3.053
-    """Seconds between groups of requests. All requests of a group have the same timestamp. 0 = requests do not come in
-    groups but as Poisson arrivals.
+    """Seconds between groups of requests. All requests of a group have the same timestamp. 0 = requests come one by
+    one, as Poisson arrivals.
     """
     long_tool_share: float = 0.385
     long_tool_blocks: int = 12

@@ -1,7 +1,7 @@
 """Search from any page with the keyboard alone, in a real browser."""
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.browser_site import RunningSite, wait_until
@@ -50,6 +50,7 @@ def test_the_palette_goes_to_pages_and_changes_by_their_words(page: Page, site: 
     page.wait_for_selector("dialog.palette [data-found]:has-text('research/code')")
     page.keyboard.press("Enter")
     page.wait_for_url("**/pools/research/code/heatmap")
+    wait_until(page, "document.documentElement.classList.contains('scripted')")
     page.keyboard.press("Control+k")
     page.keyboard.type("scale chat")
     page.locator("dialog.palette [data-found]", has_text="default/chat").first.wait_for()
@@ -57,3 +58,22 @@ def test_the_palette_goes_to_pages_and_changes_by_their_words(page: Page, site: 
     page.keyboard.press("Enter")
     page.wait_for_url("**/pools/default/chat?change=scale#h-change")
     assert page.locator("#change-scale[open]").count() == 1
+
+
+def test_what_is_typed_before_the_palette_is_there_is_in_it_and_does_nothing_else(page: Page, site: RunningSite) -> None:
+    held: list[Route] = []
+    page.route("**/palette.js*", lambda route: held.append(route))
+    page.goto(f"{site.url}/pools/default/chat/heatmap")
+    wait_until(page, "document.documentElement.classList.contains('scripted')")
+    theme = page.evaluate("document.documentElement.dataset.theme")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("scaled l")
+    while not held:
+        page.wait_for_timeout(10)
+    held[0].continue_()
+    field = page.get_by_role("dialog", name="Search").get_by_role("searchbox")
+    field.wait_for()
+    page.keyboard.type("ate")
+    assert field.input_value() == "scaled late"
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    assert page.url.endswith("/heatmap"), page.url

@@ -119,7 +119,7 @@ def test_what_had_finished_is_written_when_a_policy_fails_and_the_failure_names_
     assert isinstance(result.exception, CellFailed)
     assert str(result.exception).startswith("ear at 3.00/s, early rejection disabled, seed 0: KeyError: 'boom' for request r")
     assert [row["policy"] for row in orjson.loads(out.read_bytes())] == ["random"]
-    assert "1 of 3 runs finished; the figures are only for these" in result.stderr
+    assert "1 of 3 runs finished; the figures cover only these runs" in result.stderr
 
 
 def test_an_interrupt_ends_all_processes_and_keeps_what_had_finished(trace: Path, tmp_path: Path) -> None:

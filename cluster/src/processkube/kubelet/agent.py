@@ -147,8 +147,8 @@ class NodeAgent:
             log.warning("the pods are down, but the Kubernetes API could not be informed: it does not answer")
 
     async def _reconcile(self, pods: list[dict[str, Any]]) -> None:
-        """Process a list of all pods. A pod that is missing from the list was deleted, and so was a pod that only the
-        saved state has.
+        """Process a list of all pods. A pod that is missing from the list was deleted, whether this agent runs it or
+        only the saved state has it.
         """
         present = {pod["metadata"]["uid"] for pod in pods}
         for uid in [uid for uid in self._workers if uid not in present]:
@@ -211,7 +211,7 @@ class NodeAgent:
         return False
 
     async def _allocated(self, manifest: Mapping[str, Any]) -> frozenset[str]:
-        """Return the names of those ResourceClaims of the pod to which a device was allocated."""
+        """Return the names of the pod's ResourceClaims that have an allocated device."""
         names = {str(one["resourceClaimName"]) for one in manifest["spec"].get("resourceClaims") or () if one.get("resourceClaimName")}
         namespace = manifest["metadata"]["namespace"]
         return frozenset([name for name in sorted(names) if await self._cluster.has_device(namespace, name)])

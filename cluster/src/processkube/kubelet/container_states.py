@@ -61,7 +61,7 @@ class ContainerState:
 
     @property
     def started(self) -> bool:
-        """Whether the container runs and its startup probe has passed. Without a startup probe, it only has to run."""
+        """Whether the container runs and, if it has a startup probe, this probe has passed."""
         return self.process is not None and (self.startup is None or self.startup.passed is True)
 
     @property
@@ -71,9 +71,7 @@ class ContainerState:
 
     @property
     def ready(self) -> bool:
-        """Whether the container is started and its readiness probe has passed. Without a readiness probe, it only has
-        to be started.
-        """
+        """Whether the container is started and, if it has a readiness probe, this probe has passed."""
         return self.started and (self.readiness is None or self.readiness.passed is True)
 
 
@@ -105,7 +103,7 @@ class PodState:
 def is_terminated(pod: PodSpec, state: PodState) -> bool:
     """Return whether the pod is being deleted and none of its processes runs any more.
 
-    Since version 1.27, a kubelet writes the phase Succeeded or Failed for such a pod before its object is removed
+    A kubelet since version 1.27 writes the phase Succeeded or Failed for such a pod before the Pod object is removed
     (TerminatePod of its status manager).
     """
     return pod.deleted and all(container.process is None for container in state.containers)

@@ -39,7 +39,7 @@ def enclosing(
     mounts: Sequence[FileMount],
 ) -> tuple[str, ...]:
     """Return the beginning of a command line. A command appended to it runs in new namespaces with these settings. The
-    files of this Python stay visible there.
+    files of the kubelet's Python installation stay visible there.
     """
     plan = {
         "user": user,
@@ -55,8 +55,8 @@ def enclosing(
 
 
 def _installation() -> list[str]:
-    """Return the folders from which this Python runs. If it runs from a checkout, they include the whole checkout,
-    because the migrations are outside of the packages.
+    """Return the folders with the files of this Python installation. If the package runs from a checkout of the
+    repository, the whole checkout is among them, because the migrations are outside of the packages.
     """
     checkout = {str(_CHECKOUT)} if (_CHECKOUT / "pyproject.toml").exists() else set()
     return sorted(checkout | {sys.prefix, sys.base_prefix, *(path for path in sys.path if Path(path).is_dir())})

@@ -5,10 +5,11 @@
     {"user": 10001, "group": 10001, "hostname": "api-0", "read_only": true, "stage": "/state/stage", "folder": "/",
      "mounts": [["/state/volumes/u1/tmp", "/tmp", false]], "kept": ["/home/me/.venv"]}
 
-The process makes user, mount and UTS namespaces, so it needs no rights on the machine. Its root is the machine's, with
-each mount `[source, target, read_only]` bound to its target; folders on the way to a target that the machine lacks are
-made in memory. `read_only` makes everything but the mounts unwritable. `kept` are paths that stay visible below a
-mount, such as the interpreter's. In the namespace the user is `user`; on the machine it is the caller.
+The process makes user, mount and UTS namespaces, so it needs no rights on the machine. Its root file system is the root
+file system of the machine, in which each mount `[source, target, read_only]` is bound to its target. If the machine
+lacks a folder on the way to a target, the folder is made in memory. `read_only` makes everything but the mounts
+unwritable. `kept` are paths that stay visible below a mount, such as the folder of the Python interpreter. In the
+namespace the user is `user`; on the machine it is the caller.
 
 PLAN `{"join": PID, "folder": "/"}` runs the command in the namespaces of the enclosed process PID; PLAN `{}` only tries
 to make namespaces.

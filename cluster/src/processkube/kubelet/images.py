@@ -78,8 +78,8 @@ class Catalogue:
         return line
 
     def command_within(self, container: ContainerSpec, command: tuple[str, ...], *, python: str, pod_ip: str) -> tuple[str, ...]:
-        """Return the command line for running the probe or hook `command` in a container. In its arguments, the pod's
-        address replaces the loopback address. Raises PodRefused.
+        """Return the command line that runs the probe or hook `command` in a container. The loopback address in the
+        command's arguments is replaced by the pod's address. Raises PodRefused.
         """
         line = _program_line(self.image_of(container), command, python=python, where=container.image)
         return _at_own_address(line, _OWN_ADDRESSES, pod_ip)
@@ -120,7 +120,7 @@ def load_catalogue(place: str) -> Catalogue:
     except (ImportError, AttributeError, ValueError):
         found = None
     if not isinstance(found, Catalogue):
-        raise ProcesskubeError(f"--images: {place!r} has no Catalogue; write module:name of one that can be imported")
+        raise ProcesskubeError(f"--images: {place!r} has no Catalogue; write the module:name of a Catalogue that can be imported")
     return found
 
 

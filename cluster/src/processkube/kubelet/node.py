@@ -106,7 +106,7 @@ async def _answer_healthy(reader: asyncio.StreamReader, writer: asyncio.StreamWr
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nok\n")
         await writer.drain()
     except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as problem:
-        log.debug("a health question was not finished", extra={"error": str(problem)})
+        log.debug("a health check failed before its answer was sent", extra={"error": str(problem)})
     finally:
         writer.close()
 

@@ -27,7 +27,7 @@ class ContainerSpec:
     """One container. `command` replaces the image's entry point. `env` and `env_from` are as in the manifest.
 
     `user`, `group`: the ids with which the container runs. If both are None and the container is not enclosed, it runs
-    as the user who started processkube; otherwise a missing id is that of the image's user.
+    as the user who started processkube. In all other cases, the image's user supplies an id that is None.
     """
 
     name: str

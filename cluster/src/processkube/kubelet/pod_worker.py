@@ -1,6 +1,6 @@
 """Runs one pod on the node: calls `decide`, carries out the actions, and reports the pod's status to the API.
 
-There is one task per pod. Requests that fail because of the API are repeated.
+There is one task per pod. A request that fails because of the API is usually sent again later.
 """
 
 import asyncio
@@ -87,8 +87,8 @@ class PodWorker:
         """Take over the pod's changed object. For example, its deletion was requested, or another client has written a
         condition.
 
-        If the API shows another readiness than this kubelet has reported, the API has counted the node as lost. Then
-        the whole status is reported again.
+        If the pod's readiness in the API differs from the readiness that this kubelet has reported, the API has counted
+        the node as lost. Then the whole status is reported again.
         """
         self.pod = pod
         self._manifest = manifest

@@ -79,7 +79,7 @@ class PodsApi:
         return list(answer["items"]), str(answer["metadata"]["resourceVersion"])
 
     def watch_pods(self, resource_version: str) -> AsyncIterator[Document]:
-        """Yield the changes of pods that are newer than a resource version."""
+        """Yield the changes of pods that were made after a resource version."""
         return self._client.watch("/api/v1/pods", resource_version=resource_version)
 
     async def list_node(self) -> tuple[Document | None, str]:
@@ -90,7 +90,7 @@ class PodsApi:
         return next(iter(answer["items"]), None), str(answer["metadata"]["resourceVersion"])
 
     def watch_node(self, resource_version: str) -> AsyncIterator[Document]:
-        """Yield the changes of this node's object that are newer than a resource version."""
+        """Yield the changes of this node's object that were made after a resource version."""
         return self._client.watch("/api/v1/nodes", resource_version=resource_version, query=self._this_node)
 
     async def bind(self, pod: PodSpec) -> None:

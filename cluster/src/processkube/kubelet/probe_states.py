@@ -12,7 +12,7 @@ class ProbeState:
     """The results of one probe since its container was last started.
 
     - `passed`: the verdict; None until there is one.
-    - `asking`: whether the probe runs now, so that its result is awaited.
+    - `asking`: whether a run of the probe is in progress.
     """
 
     next_at: float

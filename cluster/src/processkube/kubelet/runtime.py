@@ -18,8 +18,8 @@ LOG_LIMIT_BYTES = 8 * 1024 * 1024
 LOG_KEPT_BYTES = 1024 * 1024
 COPIED_AT_ONCE_BYTES = 64 * 1024
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""Variables of the kubelet's environment that containers get, too. Python needs them to run; credentials are not among
-them.
+"""Variables of the kubelet's environment that containers get, too. Python needs these variables to run. None of them is
+a credential.
 """
 
 

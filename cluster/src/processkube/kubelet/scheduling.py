@@ -1,4 +1,4 @@
-"""Decides whether a node accepts a new pod. The messages and the order of the checks are those in Kubernetes'
+"""Decides whether a node accepts a new pod. The checks have the same order and the same messages as in Kubernetes'
 scheduler.
 
 This module is pure. It considers cordons, taints, `nodeSelector`, host ports, devices (`nvidia.com/gpu: 1`) and
@@ -45,8 +45,8 @@ def refusal(
 
 
 def _of_the_node(node: Mapping[str, Any], spec: Mapping[str, Any]) -> str | None:
-    """Return the reason why the node could not accept this pod even without other pods; None if it could. Devices are
-    not considered.
+    """Return the reason why the node refuses this pod because of the node's cordon, taints or labels; None if it does
+    not. Other pods and devices are not considered.
     """
     tolerations = spec.get("tolerations") or ()
 
@@ -64,8 +64,8 @@ def _of_the_node(node: Mapping[str, Any], spec: Mapping[str, Any]) -> str | None
 
 
 def _missing_device(node: Mapping[str, Any], spec: Mapping[str, Any], present: Iterable[Mapping[str, Any]]) -> tuple[str | None, str]:
-    """Return the reason that names the first device of which too few are free, and the part of the message about
-    preemption. The reason is None if there are enough.
+    """Return two texts. The first is the reason that names a device of which too few are free, or None if enough are
+    free. The second is the part of the message that says whether preemption of other pods would help.
     """
     total = {name: int(amount) for name, amount in ((node.get("status") or {}).get("allocatable") or {}).items() if _is_device(name)}
     used: Counter[str] = sum((_devices(other) for other in present), Counter())
@@ -76,8 +76,8 @@ def _missing_device(node: Mapping[str, Any], spec: Mapping[str, Any], present: I
 
 
 def _devices(spec: Mapping[str, Any]) -> Counter[str]:
-    """Return the number of devices of each kind that a pod requests. It is the sum over its containers, or the largest
-    number that one of its init containers requests, if that is more.
+    """Return the number of devices of each kind that a pod requests: the sum over its containers or, if larger, the
+    maximum over its init containers, which run one after the other.
     """
     wanted = _sum_of(spec.get("containers") or ())
     for container in spec.get("initContainers") or ():

@@ -65,7 +65,7 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
 
 
 def readiness(status: Mapping[str, Any]) -> str | None:
-    """Return the pod's condition Ready, such as "True"; None if the status has no such condition."""
+    """Return the status of the pod's condition Ready, such as "True"; None if the pod has no such condition."""
     return next((condition.get("status") for condition in status.get("conditions") or () if condition.get("type") == "Ready"), None)
 
 

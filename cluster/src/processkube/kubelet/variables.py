@@ -78,7 +78,9 @@ def pod_field(path: str, manifest: Mapping[str, Any], *, pod_ip: str, node: str,
 
 
 def _stored(source: Mapping[str, Any], stored: StoredObjects, where: str) -> str | None:
-    """Return the value of a key in a Secret or ConfigMap; None if the key is missing and optional."""
+    """Return the value of a key in a Secret or ConfigMap. Return None if the key is missing and the reference is
+    optional.
+    """
     for key, kind in _REFERENCES.items():
         if found := source.get(key):
             data = stored.data(Reference(kind=kind, name=found["name"]), optional=bool(found.get("optional")))

@@ -30,7 +30,9 @@ class VolumeFolders:
         return _made(self._pods / uid / "of" / name)
 
     def of_image(self, uid: str, container: str) -> Path:
-        """Return the folder of the files that a container has from its image; it is created if necessary."""
+        """Return the folder for the files that the image adds to a container, such as /etc/passwd; it is created if
+        necessary.
+        """
         return _made(self._pods / uid / "image" / container)
 
     def of_claim(self, claim_uid: str) -> Path:

@@ -51,8 +51,8 @@ Source = StoredKeys | PodFields | AccountToken | ClusterAuthority
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeSpec:
-    """A volume. If it names a `claim`, its folder is that of the claim. Otherwise the pod has a folder for it, with the
-    files of `sources`.
+    """A volume. If it has a `claim`, it is stored in the folder of the claim. Otherwise the pod has a folder for it,
+    with the files of `sources`.
     """
 
     name: str
@@ -95,14 +95,14 @@ def read_mounts(container: Mapping[str, Any], pod: Mapping[str, Any]) -> tuple[M
 
 
 def mounts_token(spec: Mapping[str, Any]) -> bool:
-    """Return whether the pod's spec asks for a token of its service account. Without this wish a pod gets no token,
-    because engines need none.
+    """Return whether the pod's spec asks for a token of its service account. Unlike in Kubernetes, a pod that does not
+    ask gets no token, because engines need none.
     """
     return spec.get("automountServiceAccountToken") is True
 
 
 def _token_volume() -> VolumeSpec:
-    """Return the volume with a token that a real cluster's API server adds to a pod."""
+    """Return the volume with a token. In a real cluster, the API server adds this volume to a pod."""
     namespace = PodFields(items=(("namespace", "metadata.namespace"),))
     return VolumeSpec(name=TOKEN_VOLUME, sources=(AccountToken(path="token"), ClusterAuthority(path="ca.crt"), namespace))
 

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 MACHINE = "127.0.0.1"
 RELIST_SECONDS = 1.0
 REPEAT_SECONDS = 5.0
-"""Seconds after which a socket or a status that failed is tried again."""
+"""Seconds after which the proxy tries again to open a socket or to write a status, if this has failed."""
 
 Document = dict[str, Any]
 

@@ -12,8 +12,8 @@ Document = Mapping[str, Any]
 
 
 def hosts_text(namespace: str, services: Iterable[Document], pods: Iterable[Document], network: str) -> str:
-    """Return the text of /etc/hosts for the pods of a namespace. Services of the same namespace also have their bare
-    names.
+    """Return the text of /etc/hosts for the pods of a namespace. A Service of the same namespace can also be reached
+    under its name alone.
     """
     lines, pods = [BEGINNING], list(pods)
     for service in sorted(services, key=lambda one: (one["metadata"]["namespace"], one["metadata"]["name"])):

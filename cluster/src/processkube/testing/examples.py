@@ -10,7 +10,7 @@ selects the profile:
 - `all`: as many examples as each test wants, the same ones in each run.
 - `here`: as many examples as each test wants, but different ones in each run, to find new failures.
 
-In none of them does an example fail because the machine was slow.
+No profile lets an example fail because the machine was slow.
 """
 
 from collections.abc import Collection

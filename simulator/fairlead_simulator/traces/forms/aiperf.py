@@ -112,7 +112,7 @@ class _Inputs:
         """Return the number of tokens and the block ids of a prompt. The prompt consists of the session's previous
         prompt and answer, followed by the row's new text.
         """
-        self._notes.say("later rows of a session were read as additions to it, as aiperf sends them after the earlier ones")
+        self._notes.say("later rows of a session were read as additions to its prompt, because aiperf sends them after the earlier rows")
         added = record.tokens("input_length", 1) if mode == "input_length" else self._tokens_of(self._text(record, mode))
         length = before.input_length + before.output_length + added
         if length > LONGEST_TOKENS:
@@ -155,8 +155,8 @@ class _Sent:
 
 
 def _records(lines: Iterator[tuple[int, Other]], reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """Yield the rows of aiperf's records. Their pauses are the times between the end of a session's request and the
-    beginning of its next one.
+    """Yield the rows of aiperf's records. The pause of a row is the time from the end of the session's previous request
+    to the beginning of this request.
     """
     found = [one for number, record in lines if (one := _sent(number, record, reading.notes)) is not None]
     reading.notes.say(NOTHING_OF_CONTENT)

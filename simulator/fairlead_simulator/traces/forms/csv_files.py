@@ -77,8 +77,8 @@ def _cells(source: TraceFile, form: str, notes: Notes) -> Iterator[Cells]:
 
 
 def _texts(source: TraceFile, numbers: list[int]) -> Iterator[str]:
-    """Yield the lines of the file as text. The only element of `numbers` is set to the number of the line that was
-    yielded last.
+    """Yield the lines of the file as text. `numbers` is a list of one element, in which the number of the last yielded
+    line is stored.
     """
     for number, line in source:
         numbers[:] = [number]

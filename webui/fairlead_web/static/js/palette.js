@@ -12,7 +12,7 @@ function styled() {
   document.head.append(stylesheet);
 }
 
-export function open() {
+export function open(typed) {
   const known = document.querySelector("dialog.palette");
   if (known) { known.close(); return; }
   styled();
@@ -22,6 +22,7 @@ export function open() {
   const field = document.createElement("input");
   Object.assign(field, { type: "search", maxLength: 200, autocomplete: "off", spellcheck: false });
   field.placeholder = "Go to a page, change a pool, or find any part of a name or id";
+  field.value = typed;
   field.setAttribute("aria-label", "Page, change, or any part of a name or id");
   field.setAttribute("aria-controls", "palette-found");
   const list = document.createElement("div");

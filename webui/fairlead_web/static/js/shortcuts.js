@@ -12,6 +12,7 @@ const GO = {
 };
 let prefix = "";
 let prefixTimer = 0;
+let typed = null; // what is typed while the palette is being loaded, and belongs into it
 
 function press(selector) {
   const link = document.querySelector(selector);
@@ -32,7 +33,10 @@ function rows(step) {
 
 // Where a script cannot be loaded, the page that does the same is opened.
 const help = () => import("./keys.js").then((keys) => keys.toggle(), () => location.assign(`${base()}/help#shortcuts`));
-const search = () => import("./palette.js").then((palette) => palette.open(), () => location.assign(`${base()}/search`));
+const search = () => {
+  typed ??= "";
+  import("./palette.js").then((palette) => { palette.open(typed ?? ""); typed = null; }, () => location.assign(`${base()}/search`));
+};
 
 function plain(key) {
   switch (key) {
@@ -47,6 +51,7 @@ function plain(key) {
 }
 
 function pressed(event) {
+  if (typed !== null && event.key.length === 1 && !(event.ctrlKey || event.metaKey || event.altKey)) { typed += event.key; event.preventDefault(); return; }
   if (root.dataset.shortcuts === "off" || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (event.target.closest("input, select, textarea, [contenteditable]")) return;
   if (event.target.closest("[data-keyboard]") && event.key !== "?") return;

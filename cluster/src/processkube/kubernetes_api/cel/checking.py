@@ -244,10 +244,10 @@ class _Walk:
         return owner if owner.kind == "unknown" else DYN
 
     def place_of(self, container: Part, inner: CelType | None) -> CelType:
-        """Return the declared data that a step into `container` reads: `inner`, or `LOST` if the schema does not
-        declare it.
+        """Return the declared data that an expression reads when it takes a member or an item from `container`:
+        `inner`, or `LOST` if the schema does not declare this data.
 
-        Like the real estimator, this method assumes that a step into a computed value reads the root.
+        If `container` is a computed value, the expression counts as reading the root, as in the real estimator.
         """
         return self.root if container.place == NOWHERE else (inner or LOST)
 
@@ -327,7 +327,7 @@ class _Walk:
         return Part(type=found, cost=cost, at=at, size=target.sized() if size is None else size)
 
     def iterated(self, target: Part) -> tuple[CelType, CelType]:
-        """Return the type of a macro's variable, and the declared data that the variable reads."""
+        """Return the type of the variable of a macro over `target`, and the declared data that this variable reads."""
         match target.type.kind:
             case "list":
                 return target.type.element or UNKNOWN, self.place_of(target, target.place.element)
@@ -340,8 +340,9 @@ class _Walk:
 
 
 _MacroCost = Callable[[list[Part], CelType], tuple[int, int, CelType, Size | None]]
-"""A function of a macro's step expressions and its variable's type. It returns the cost of one iteration, the cost
-outside of the loop, the type of the result, and the size of the result (None: the size of the iterated data).
+"""A function that returns the cost of a macro, from the macro's step expressions and the type of its variable. It
+returns four values: the cost of one iteration, the cost outside of the loop, the type of the result, and the size of
+the result (None: the size of the iterated data).
 """
 
 _ONE = Size(1, 1)
@@ -379,7 +380,8 @@ _LEAST_CHILDREN = {
     "map_lit": 0,
     **dict.fromkeys(("conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary"), 2),
 }
-"""Kind of a node → the number of children from which the node is an operation of this kind.
+"""Kind of a node → the minimum number of children of a node that is an operation of this kind.
 
-The grammar wraps each expression in one node per level of precedence. A node with fewer children is such a wrapper.
+The grammar wraps each expression in one node per level of precedence. A node with fewer children is only such a
+wrapper, and no operation.
 """

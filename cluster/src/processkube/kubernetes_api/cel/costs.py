@@ -69,7 +69,9 @@ def scaled(amount: int, factor: float) -> int:
 
 
 def equality(left: Size, right: Size) -> int:
-    """Return the cost of comparing two values, which ends with the shorter value."""
+    """Return the cost of comparing two values. It grows with the length of the shorter value, because the comparison
+    ends there.
+    """
     return scaled(min(left.most, right.most), _TRAVERSAL)
 
 

@@ -69,8 +69,8 @@ def arguments_of(node: Tree, *, skip: int = 0) -> list[Tree]:
 
 
 def innermost(node: Tree) -> Tree:
-    """Return the expression without the nodes that only wrap it. The grammar wraps an expression in one node for each
-    level of precedence whose operators it does not use.
+    """Return the expression without the nodes around it that only wrap it. The grammar puts a node around an expression
+    for each level of operator precedence, even if the expression has no operator of this level.
 
     Literals of lists and maps are not wrappers, even if they have only one element.
     """

@@ -147,7 +147,7 @@ def _evaluate(value: Any, tree: RuleTree, path: str, context: Mapping[str, Any])
 
 
 def _visible_at_root(item: Object) -> Object:
-    """Return the object with only `name` and `generateName` in its metadata, because rules see nothing else there."""
+    """Return the object with only `name` and `generateName` in its metadata. Rules cannot see other metadata."""
     names = {name: value for name, value in item.get("metadata", {}).items() if name in {"name", "generateName"}}
     return {**item, "metadata": names}
 
@@ -233,7 +233,8 @@ def members_read(tree: lark.Tree[Any]) -> frozenset[str] | None:
     """Return the names of the members of `self` and `oldSelf` that an expression reads. Return None if it uses `self`
     or `oldSelf` as a whole.
 
-    Return None also if the expression escapes a member's name, because the object has the unescaped name.
+    Return None also if a member's name is written with an escape, because the escaped name is not the member's name in
+    the object.
     """
     used = sum(str(node.children[0]) in _SELVES for node in tree.find_data("ident"))
     members = [

@@ -49,8 +49,8 @@ _TEXTS = types.list_of(STRING)
 
 
 def is_any(kind: CelType) -> bool:
-    """Return whether the type matches every type: it is known only during evaluation, or this server cannot determine
-    it.
+    """Return whether the type matches every type. This is so if the type is known only during evaluation, or if this
+    server cannot determine it.
     """
     return kind.kind in {"dyn", "unknown"}
 

@@ -104,8 +104,8 @@ def check_preconditions(kind: ResourceKind, stored: Stored, options: DeleteOptio
 
 
 def _propagate(resources: Resources, kind: ResourceKind, metadata: Object, options: DeleteOptions) -> None:
-    """Set the finalizers that tell the garbage collector how to treat the object's dependents before it removes the
-    object.
+    """Set the object's finalizers. Before the garbage collector removes the object, it reads from them whether it must
+    delete or orphan the object's dependents.
     """
     finalizers = list(metadata.get("finalizers", ()))
     if options.propagation:
@@ -122,10 +122,10 @@ def _propagate(resources: Resources, kind: ResourceKind, metadata: Object, optio
 
 
 def _mark(resources: Resources, kind: ResourceKind, item: Object, options: DeleteOptions) -> bool:
-    """Set the deletion time and the grace period. Return False if an earlier deletion with a grace period is in
-    progress and the new one does not shorten it.
+    """Set the deletion time and the grace period. Return False if the object is already being deleted with a grace
+    period and this deletion does not shorten it.
 
-    A second deletion can only shorten the first one's grace period.
+    A second deletion cannot lengthen the grace period of the first deletion.
     """
     metadata, now = item["metadata"], resources.clock()
     if metadata.get("deletionTimestamp") is None:

@@ -61,8 +61,8 @@ class Budget:
 def measure(resources: Resources, budget: Object) -> Budget:
     """Return the numbers of pods for a budget.
 
-    The expected number is the number of pods that the pods' controllers want, even if some are missing. If
-    `minAvailable` is a number and not a percentage, the expected number is the number of existing pods.
+    The expected number is the number of pods that the pods' controllers want, even if some pods are missing. If
+    `minAvailable` is a number, the expected number is the number of existing pods instead.
     """
     spec = budget.get("spec", {})
     selector = selector_of_object(spec.get("selector"))
@@ -136,8 +136,8 @@ def refuse_violation(resources: Resources, pod: Stored) -> None:
 class DisruptionController:
     """Keeps the status of all budgets up to date. `run` must run as a task; it ends only when cancelled.
 
-    As in Kubernetes' own controller, a change of a pod concerns the budgets that select the pod after the change or
-    selected it before.
+    When a pod changes, two kinds of budgets are updated, as in Kubernetes' own controller: the budgets that select the
+    pod after the change, and the budgets that selected it before.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -162,7 +162,7 @@ class DisruptionController:
             self._unsubscribe()
 
     def refresh(self) -> None:
-        """Write the status of all budgets that changes since the previous call concern."""
+        """Write the status of all budgets for which something has changed since the previous call."""
         concerned, self._concerned = sorted(self._concerned), set()
         for namespace, name in concerned:
             if (stored := self._store.get(BUDGETS, namespace, name)) is not None:

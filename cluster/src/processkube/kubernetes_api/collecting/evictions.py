@@ -23,7 +23,8 @@ NO_EXECUTE = "NoExecute"
 class Evictions:
     """Deletes pods whose nodes have taints or were deleted. `check` must be called repeatedly.
 
-    The times that it remembers between two calls are lost when the process restarts, as in kube-controller-manager.
+    The times since which taints exist or nodes are missing are kept only in memory. They are lost when the process
+    restarts, as in kube-controller-manager.
     """
 
     def __init__(self, resources: Resources) -> None:

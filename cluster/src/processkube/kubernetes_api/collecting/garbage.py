@@ -35,10 +35,12 @@ class GarbageCollector:
         self._registry: Registry = resources.registry
         self._dependents: dict[str, set[str]] = {}
         self._gone: dict[tuple[str, ...], None] = {}
-        """References to the owners that were removed most recently, in order; the values have no meaning."""
+        """References to the owners that were removed most recently, in order of removal. They are the keys; the values
+        have no meaning.
+        """
         self._undecided: dict[str, Stored] = {}
-        """Uid → each dependent whose owner has a kind that is not served. It is not known whether these owners
-        exist.
+        """Uid of a dependent → the dependent. These dependents have an owner of a kind that is not served, so it is not
+        known whether the owner exists.
         """
         self._waiting: deque[Stored] = deque()
         self._wake = asyncio.Event()
@@ -181,7 +183,7 @@ class GarbageCollector:
             self._drop_finalizer(owner, FOREGROUND)
 
     def _is_lasting(self, dependent: Stored, reference: Object) -> bool:
-        """Return whether the referenced owner exists and does not wait for the deletion of its dependents."""
+        """Return whether the referenced owner exists and is not waiting until its dependents are deleted."""
         found = self._owner(dependent, reference)
         return found is not None and not _waits(found.object)
 
@@ -250,8 +252,8 @@ def _owner_uids(item: Object) -> list[str]:
 
 
 def _type(item: Object) -> tuple[str, str]:
-    """Return group and kind of an object, or of the target of a reference. The version is left out, because a reference
-    may name any version.
+    """Return the group and the kind of an object, or of the object that an owner reference names. The version is left
+    out, because a reference may name any version.
     """
     return item["apiVersion"].rpartition("/")[0], item["kind"]
 

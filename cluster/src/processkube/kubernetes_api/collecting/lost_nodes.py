@@ -50,8 +50,8 @@ class LostNodes:
     async def run(self) -> None:
         """Check all nodes ten times per grace period, but at least once a second.
 
-        While this process is stopped or gets no CPU time, nodes cannot report to it. Therefore the time between two
-        checks counts as at most two pauses.
+        While this process is stopped or gets no CPU time, nodes cannot report to it. So that nodes are not lost because
+        of this, a longer time between two checks counts as twice the planned time.
         """
         pause = min(LONGEST_PAUSE_SECONDS, self._grace / 10)
         clock = asyncio.get_running_loop().time
@@ -77,8 +77,8 @@ class LostNodes:
         self._evictions.check(now)
 
     def _heartbeat(self, node: Stored, now: float) -> _Heartbeat:
-        """Return the node's heartbeat. The times that the kubelet wrote are only checked for changes, because the
-        kubelet's clock may differ from this server's.
+        """Return the node's heartbeat. Its times serve only to detect that the kubelet has reported again, because the
+        kubelet's clock may differ from this server's clock.
         """
         lease = self._store.get(_LEASES, LEASE_NAMESPACE, node.name)
         renewed = at_path(lease.object, "spec", "renewTime", default="") if lease else ""
@@ -121,8 +121,8 @@ class LostNodes:
         self._tell(pod, "Warning", "Node is not ready")
 
     def _taint(self, node: Stored, *, may_evict: bool) -> None:
-        """Give the node the taints that fit its condition Ready. Only if `may_evict`, a lost node gets the taint that
-        evicts its pods.
+        """Give the node the taints that fit its condition Ready. The taint that evicts the pods of a lost node is added
+        only if `may_evict`.
         """
         lost = _ready_status(node) == "Unknown"
         wanted = {"NoSchedule": lost, NO_EXECUTE: lost and may_evict}

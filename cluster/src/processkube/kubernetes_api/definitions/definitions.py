@@ -94,8 +94,8 @@ def _spec_faults(spec: Object) -> Iterator[Cause]:
 
 
 def _version_faults(spec: Object) -> Iterator[Cause]:
-    """Yield the faults of the versions. A member that is equal in all versions is checked only once, and its faults are
-    reported for the whole definition.
+    """Yield the faults of the versions. A member that is equal in all versions is checked only once, and the paths of
+    its faults name no version.
     """
     versions = spec.get("versions", [])
     for index, version in enumerate(versions):
@@ -133,8 +133,8 @@ def _places(versions: list[Object], member: str, shared: str) -> Iterator[tuple[
 
 
 def openapi_faults(schema: Object, path: str, *, has_status: bool) -> list[Cause]:
-    """Return all faults of one schema. A check that depends on another check is skipped if the other check found
-    faults.
+    """Return all faults of one schema. Some checks need a schema without faults of an earlier check. They are skipped
+    if the earlier check found faults.
     """
     causes = list(root_faults(schema, path, has_status=has_status))
     earlier = structural_faults(schema, path) or list(default_faults(schema, path))

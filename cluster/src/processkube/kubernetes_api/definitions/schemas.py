@@ -39,8 +39,8 @@ def root_faults(schema: Object, path: str, *, has_status: bool) -> Iterator[Caus
 def schema_faults(schema: Object, path: str, *, root: bool = False, no_defaults: str = "", in_metadata: bool = False) -> Iterator[Cause]:
     """Yield the faults of a schema and of all schemas below it.
 
-    `no_defaults` names the part of the schema in which defaults are forbidden, for the message; "" = defaults are
-    allowed here.
+    `no_defaults`: "" if defaults are allowed in this schema. Otherwise defaults are forbidden, and `no_defaults` names
+    the part of the schema around it that forbids them, for the message.
     """
     yield from _word_faults(schema, path, no_defaults=no_defaults, in_metadata=in_metadata)
     yield from _below(schema, path, root=root, no_defaults=no_defaults, in_metadata=in_metadata)

@@ -40,7 +40,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceKind:
-    """A kind in one version, with everything that the code for all kinds needs to serve it."""
+    """A kind in one version, with all data that is needed to serve objects of this kind."""
 
     group: str
     version: str
@@ -65,8 +65,8 @@ class ResourceKind:
     custom: bool = False
     rules: RuleTree | None = None
     stored_in: str = ""
-    """The storage key of another kind whose storage this kind shares, as Events of events.k8s.io share the storage of
-    core Events; "" if the kind has its own storage.
+    """If this kind shares the storage of another kind, the storage key of the other kind; "" if it has its own storage.
+    For example, Events of events.k8s.io share the storage of core Events.
     """
     storage_version: str = ""
     definition_schema: Object = field(default_factory=dict)

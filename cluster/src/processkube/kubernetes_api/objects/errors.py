@@ -59,7 +59,9 @@ def forbidden_value(field: str, detail: str) -> Cause:
 
 
 def shown(value: Any) -> str:
-    """Return a value as error messages print it: as JSON, but for a list or an object only the name of its type."""
+    """Return a value as error messages print it. A scalar is printed as JSON. A list or an object is printed as the
+    name of its type only.
+    """
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, bool):

@@ -66,8 +66,8 @@ class LabelSelector:
         return all(requirement.matches(found) for requirement in self.requirements)
 
     def label(self) -> tuple[str, str] | None:
-        """Return key and value of a label that every matched object has; None if the selector requires no particular
-        value of a label.
+        """Return the key and the value of a label that every matched object has. Return None if no term of the selector
+        requires one exact value.
         """
         for requirement in self.requirements:
             if requirement.operator in {"=", "in"} and len(requirement.values) == 1:
@@ -165,7 +165,9 @@ Selects = Callable[[Object], bool]
 
 
 def selects(labels: LabelSelector, fields: FieldSelector) -> Selects | None:
-    """Return one predicate over objects for both selectors; None if they select every object."""
+    """Return a function of an object that returns whether both selectors match the object; None if they match every
+    object.
+    """
     if not labels.requirements and not fields.terms:
         return None
     return lambda item: labels.matches(metadata_of(item).get("labels")) and fields.matches(item)

@@ -1,7 +1,8 @@
-"""Checks that a schema is structural: every value that it mentions must have a type outside of its junctors.
+"""Checks that a schema is structural. In a structural schema, every field is declared with its type outside of `allOf`,
+`anyOf`, `oneOf` and `not` (the junctors).
 
-The junctors are `allOf`, `anyOf`, `oneOf` and `not`. Only a structural schema defines how objects are pruned, defaulted
-and merged. The module follows k8s.io/apiextensions-apiserver/pkg/apiserver/schema.
+Only a structural schema defines how objects are pruned, defaulted and merged. The module follows
+k8s.io/apiextensions-apiserver/pkg/apiserver/schema.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ _OUTSIDE_ONLY = {
     MAP_TYPE: "undefined",
     RULES: "empty",
 }
-"""Members that are allowed only outside of junctors → the value that they must have inside of junctors."""
+"""Members of a schema that have an effect only outside of junctors → the value that they must have inside of junctors:
+"empty", "undefined" or "false".
+"""
 
 
 def structural_faults(schema: Object, path: str) -> list[Cause]:
@@ -117,9 +120,9 @@ def _identity_faults(schema: Object, path: str, *, root: bool) -> Iterator[Cause
 
 
 def is_unsaid(name: str, value: Any) -> bool:
-    """Return whether a schema's member has no effect, because its value is empty or false.
+    """Return whether a schema's member has no effect, because its value is null, empty or false.
 
-    The exception is `additionalProperties`, where false and {} have an effect.
+    `additionalProperties` has an effect even if it is false or {}.
     """
     return value is None or value in ("", []) or (name != "additionalProperties" and (value is False or value == {}))
 
@@ -158,8 +161,8 @@ def _nested_faults(part: Object, path: str) -> Iterator[Cause]:
 
 
 def _incomplete(part: Object, schema: Object, at: str, said_at: str) -> Iterator[Cause]:
-    """Yield a fault for each value that the junctor `part` mentions and that the schema at `said_at` does not
-    specify.
+    """Yield a fault for each field that a junctor of `part` declares and `schema` does not. `at` is the path of
+    `schema`, and `said_at` the path of `part`.
     """
     for said, inner in _junctors(part, said_at):
         yield from _incomplete_part(inner, schema, at, said)

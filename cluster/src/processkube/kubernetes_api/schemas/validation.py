@@ -124,9 +124,10 @@ def _items(count: int) -> str:
 
 
 def _comparable(bound: float, value: float) -> float:
-    """Return the bound with which the real server compares a number.
+    """Return the minimum or maximum of a schema as the real server compares a number with it.
 
-    For an integer, the real server drops the decimals of the bound; for example, 0 passes a minimum of 0.01.
+    For an integer, the real server drops the decimals of the minimum or maximum; for example, 0 passes a minimum of
+    0.01.
     """
     return int(bound) if isinstance(value, int) else bound
 

@@ -56,7 +56,8 @@ class Accounts:
     def authenticate(self, token: str) -> Account | None:
         """Return the account with this token; None if no account has it.
 
-        The token is compared with those for all accounts, so that the duration of the call reveals nothing about it.
+        The token is compared with the tokens of all accounts, so that the duration of the call reveals nothing about
+        any token.
         """
         given = token.encode()
         found = None

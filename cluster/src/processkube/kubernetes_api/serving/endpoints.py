@@ -253,8 +253,8 @@ _INCONSISTENT = (
 
 
 def _page(request: web.Request, found: list[Stored], version: int, after: Key | None) -> tuple[list[Stored], Object]:
-    """Return one page of a list, and the list's metadata. The token in the metadata makes later pages show the state at
-    the time of the first page.
+    """Return one page of a list, and the list's metadata. The metadata has a token for the next page, if there is one.
+    Later pages show the state at the time of the first page.
     """
     text = request.query.get("limit", "0") or "0"
     if not text.isdigit():
@@ -271,8 +271,8 @@ def _page(request: web.Request, found: list[Stored], version: int, after: Key | 
 
 
 def _token(version: int, last: Key) -> str:
-    """Return the token with which a client continues a list after the object `last`. With the version -1, the list
-    continues with the current state.
+    """Return the token with which a client continues a list after the object `last`. The list continues in the state at
+    the resource version `version`; -1 = in the current state.
     """
     return base64.urlsafe_b64encode(encode([version, *last])).decode()
 

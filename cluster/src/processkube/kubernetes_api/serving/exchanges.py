@@ -107,8 +107,8 @@ def write_options(request: web.Request, username: str) -> WriteOptions:
 
 
 def _agent(request: web.Request) -> str:
-    """Return the name of the client program, from its User-Agent. If the User-Agent only names a library, the program
-    counts as nameless.
+    """Return the name of the client program, from its User-Agent; "" if the User-Agent names only a library or is
+    missing.
     """
     name = request.headers.get("User-Agent", "").split("/")[0].strip()
     return "" if _GENERIC_AGENT.match(name) else name

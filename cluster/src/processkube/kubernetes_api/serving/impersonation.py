@@ -15,8 +15,8 @@ _SERVICE_ACCOUNT, _AUTHENTICATED, _MASTERS = "system:serviceaccount:", "system:a
 
 
 def acting_account(request: web.Request, account: Account, accounts: Accounts, rbac: Rbac) -> Account:
-    """Return the account as which a request acts. Raises Forbidden if the caller may not impersonate the requested user
-    or groups.
+    """Return the account for which a request is carried out. This is the caller or the account that the caller
+    impersonates. Raises Forbidden if the caller may not impersonate the requested user or groups.
     """
     username, groups = request.headers.get("Impersonate-User", ""), tuple(request.headers.getall("Impersonate-Group", []))
     if not username:

@@ -61,8 +61,8 @@ def file_log_source(folder: Path, is_running: Callable[[str, str], bool]) -> Log
 
 
 def _read_at(path: Path, position: int) -> tuple[int, bytes]:
-    """Return the position after the next bytes, and these bytes. If the file was shortened, return its new end and no
-    bytes.
+    """Return the position after the next bytes, and these bytes. If the file was shortened below `position`, return its
+    new size and no bytes.
     """
     with path.open("rb") as file:
         size = file.seek(0, 2)

@@ -1,7 +1,8 @@
 """The OpenAPI v2 document of all kinds, made from their v3 documents. It is available only as JSON.
 
-A client that accepts only Protobuf is refused, and then uses v3. As in the real server (apiextensions-apiserver's
-controller/openapi/v2), everything that v2 cannot express is left out of the schemas of custom resources.
+A request that accepts only Protobuf is refused. Its client then requests v3. As in the real server
+(apiextensions-apiserver's controller/openapi/v2), everything that v2 cannot express is left out of the schemas of
+custom resources.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from processkube.kubernetes_api.writing.pods import FINISHED
 
 
 def _first_containers(pod: Object) -> tuple[list[Object], str]:
-    """Return the states of the init containers, up to the one that runs or failed, and the pod's status in words. The
-    status is "" once all init containers have succeeded.
+    """Return the states of the init containers, up to and including the first that has neither succeeded nor, as a
+    sidecar, started. Also return the pod's status in words, such as `Init:0/2`; "" if there is no such container.
     """
     declared = {one["name"]: one for one in at_path(pod, "spec", "initContainers", default=[])}
     seen: list[Object] = []
@@ -43,8 +43,11 @@ def _true_conditions(pod: Object) -> set[str]:
 
 
 def _counted(pod: Object) -> tuple[list[Object], list[Object], str]:
-    """Return three values: the states of the init containers that count now, the states of the other containers that
-    count now, and the pod's status in words while init containers run ("" afterwards).
+    """Return three values for the cells of a pod: the states of the init containers that count, the states of the other
+    containers that count, and the pod's status in words, such as `Init:0/2`.
+
+    Until the pod is initialized, the other containers do not count. Afterwards only sidecars count among the init
+    containers, and the status is usually "".
     """
     seen, initializing = _first_containers(pod)
     if initializing and "Initialized" not in _true_conditions(pod):

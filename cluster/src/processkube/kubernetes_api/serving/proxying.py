@@ -73,8 +73,8 @@ def _parts(identifier: str) -> tuple[str, str, str]:
 
 
 def _port(service: dict[str, Any], name: str, wanted: str) -> dict[str, Any] | None:
-    """Return the Service's port with the number or name `wanted`; if that is "", the port without a name. Return None
-    if no port has this name. Raises ServiceUnavailable if no port has this number.
+    """Return the Service's port with the number or name `wanted`. If `wanted` is "", return the port without a name.
+    Return None if no port has this name. Raises ServiceUnavailable if no port has this number.
     """
     ports: list[dict[str, Any]] = service["spec"].get("ports") or []
     if wanted.isdecimal():

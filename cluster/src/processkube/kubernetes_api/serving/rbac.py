@@ -1,8 +1,8 @@
 """RBAC: what an account may do, by the Roles and ClusterRoles that are bound to it.
 
-The source is https://kubernetes.io/docs/reference/access-authn-authz/rbac/. One rule is missing: that nobody may grant
-rights that he does not have himself (`escalate`, `bind`). The rules of an aggregated ClusterRole are collected at each
-check; in a cluster, a controller writes them into the ClusterRole.
+The source is https://kubernetes.io/docs/reference/access-authn-authz/rbac/. One rule of Kubernetes is missing: here an
+account can grant rights that it does not have itself, without the verbs `escalate` and `bind`. The rules of an
+aggregated ClusterRole are collected at each check; in a cluster, a controller writes them into the ClusterRole.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OWN_REVIEWS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """An action on a resource that needs a right. `resource` includes the subresource, as in `pods/status`."""
+    """A right that a request needs: a verb on a resource. `resource` includes the subresource, as in `pods/status`."""
 
     verb: str
     group: str
@@ -100,8 +100,8 @@ class Rbac:
         return [] if stored is None else self._rules_in(stored.object, frozenset())
 
     def _rules_in(self, role: Object, within: frozenset[str]) -> list[Object]:
-        """Return the rules of a role. If the role is aggregated, they are the rules of the selected roles, except the
-        roles `within`, which are being collected already.
+        """Return the rules of a role. An aggregated role has the rules of the roles that it selects. The roles named in
+        `within` are skipped, because they are being collected already.
         """
         aggregation = role.get("aggregationRule")
         if aggregation is None:

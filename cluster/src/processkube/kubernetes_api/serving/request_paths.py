@@ -63,14 +63,14 @@ def _split(parts: list[str]) -> tuple[str, str, list[str]]:
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _APPLY = "application/apply-patch"
 _BY_NAME = re.compile(r"(?:^|,)\s*metadata\.name\s*==?\s*([^,=/%\s]+)\s*(?:,|$)")
-"""Matches a field selector for one name. The real server checks the rights for a list or a watch with such a selector
-as if the request named this object.
+"""Matches a field selector that selects one object by its name. The real server checks the rights for such a list or
+watch as if the request named this object in its path.
 """
 
 
 def wishes_of(request: web.Request, target: Target, *, exists: bool) -> list[Wish]:
-    """Return the rights that the request needs. If it would create an object by PUT or by an apply, it also needs the
-    right to create.
+    """Return the rights that the request needs. A PUT or an apply to an object that does not exist also needs the right
+    to create.
     """
     verbs = [_VERBS.get(request.method, "get")]
     if verbs == ["get"]:

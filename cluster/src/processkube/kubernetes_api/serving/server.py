@@ -109,8 +109,8 @@ class KubernetesApi:
         self.store.close()
 
     def authenticate(self, token: str, audiences: Collection[str] = (API_AUDIENCE,)) -> Authenticated | None:
-        """Return the account of a token, and those `audiences` for which the token is valid. Return None if the token
-        is valid for none of them.
+        """Return the account of a token, and the members of `audiences` for which the token is valid. Return None if
+        the token is valid for none of them.
 
         The account is one of the server's own accounts or a service account.
         """

@@ -1,8 +1,8 @@
 """Tokens of service accounts. The subresource `token` (TokenRequest) issues them; they are signed, expire, and are
 bound to the account.
 
-A token is a JSON Web Token as in a cluster. But it is signed with a secret of this server, because nobody else verifies
-it.
+A token is a JSON Web Token as in a cluster. Unlike there, it is signed with a secret that only this server has, because
+no other program verifies it.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class ServiceAccountTokens:
         return {**head, "metadata": metadata, "spec": spec, "status": status}
 
     def authenticate(self, token: str, audiences: Collection[str]) -> Authenticated | None:
-        """Return the account of a token, and those `audiences` for which it is valid. Return None if the token is
-        invalid or expired, or if its ServiceAccount was deleted since, even if it was created again.
+        """Return the account of a token, and the members of `audiences` for which the token is valid; None if there are
+        none. Return None also if the token is invalid or expired, or if its ServiceAccount was deleted. A new
+        ServiceAccount with the same name does not make the token valid again.
         """
         head, _, signature = token.rpartition(".")
         if not head or not token.isascii() or not hmac.compare_digest(signature, self._signature(head)):

@@ -24,8 +24,8 @@ _AGE = {"name": "Age", "type": "date", "format": "", "description": "Time since 
 
 
 def table(kind: ResourceKind, items: Iterable[Object], *, version: str, include: str, now: datetime) -> Object:
-    """Return a `meta.k8s.io/v1` Table. `include` says how much of its object each row contains: None, Metadata or
-    Object.
+    """Return a `meta.k8s.io/v1` Table. Each row describes an object. `include` says which part of the object the row
+    contains: None, Metadata or Object.
     """
     return {
         "kind": "Table",

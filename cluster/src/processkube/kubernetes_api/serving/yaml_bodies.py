@@ -24,8 +24,8 @@ _INTEGER = re.compile(r"([-+]?)(0[bB][01]+|0[oO]?[0-7]+|0[xX][0-9a-fA-F]+|0|[1-9
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _FRACTION = re.compile(r"\.[0-9]+(_[0-9]+)*([eE][-+]?[0-9]+)?")
 _WHOLE_BELOW = 1e21
-"""The bound below which Go writes floats without an exponent. A whole float below it looks like an integer in JSON, and
-is read as an integer.
+"""Go writes floats below this bound without an exponent. A whole float below it therefore looks like an integer in
+JSON, and is read as an integer.
 """
 
 

@@ -1,4 +1,4 @@
-"""Finds the objects whose label selectors match given labels, without evaluating all selectors."""
+"""Finds the objects whose label selectors match given labels, without testing the selector of every object."""
 
 from __future__ import annotations
 

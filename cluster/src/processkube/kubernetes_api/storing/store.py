@@ -64,7 +64,9 @@ class Stored:
         return str(metadata_of(self.object).get("uid", ""))
 
     def at(self, version: int) -> Stored:
-        """Return the same object with another resource version. It is used for the event of the object's deletion."""
+        """Return this object with another resource version. When an object is deleted, watches see it with the resource
+        version of the deletion.
+        """
         item = {**self.object, "metadata": {**self.object["metadata"], "resourceVersion": str(version)}}
         return replace(self, version=version, object=item, body=encode(item))
 

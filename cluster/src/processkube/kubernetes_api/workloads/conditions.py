@@ -16,8 +16,8 @@ def without(conditions: Iterable[Object], kind: str) -> list[Object]:
 
 
 def with_condition(conditions: list[Object], condition: Object) -> list[Object]:
-    """Return the conditions with this condition in place of the one of the same type. If the old condition has the same
-    status and reason, return the conditions unchanged.
+    """Return the conditions after `condition` has replaced the condition of the same type. If the old condition has the
+    same status and the same reason, the conditions do not change.
 
     The transition time changes only if the status changes.
     """

@@ -63,8 +63,8 @@ class ReplicaSets:
         """Do nothing, because the garbage collector removes the pods of a ReplicaSet that is gone."""
 
     def _related(self, stored: Stored) -> list[Object]:
-        """Return the pods of all ReplicaSets with the same controller; without a controller, the pods of this
-        ReplicaSet.
+        """Return the pods of all ReplicaSets of the Deployment that controls this ReplicaSet. If nothing controls it,
+        return its own pods.
         """
         owner = controller_of(stored.object)
         uids = [one["metadata"]["uid"] for one in self._controlled.of(REPLICA_SETS, owner["uid"])] if owner else [stored.uid]
@@ -115,8 +115,8 @@ class Deployments:
         return any(not is_finished(pod) for pod in self._controlled.of(PODS, uid))
 
     def _waiting_for(self, pod: Stored) -> Iterator[Key]:
-        """Yield the key of the Deployment of a pod that has ended, because a Deployment with the strategy Recreate
-        waits for this end.
+        """Yield the key of the Deployment to which an ended pod belongs. A Deployment with the strategy Recreate waits
+        until its old pods have ended, so it must be looked at again.
         """
         reference = controller_of(pod.object)
         replica_set = self._store.by_uid(reference["uid"]) if reference else None

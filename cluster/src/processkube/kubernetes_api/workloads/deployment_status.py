@@ -134,8 +134,8 @@ def _timed_out(deployment: Object, was: Object | None, now: datetime) -> bool:
 
 
 def deadline_of(deployment: Object, status: Object) -> datetime | None:
-    """Return the time at which the rollout times out if it makes no further progress; None if it has no deadline
-    now.
+    """Return the time at which the rollout fails with a timeout unless it makes progress before. Return None if the
+    rollout has no deadline, is paused, is complete or has already failed.
     """
     was = condition_in(status.get("conditions", []), PROGRESSING)
     if not has_deadline(deployment) or deployment["spec"].get("paused") or was is None:

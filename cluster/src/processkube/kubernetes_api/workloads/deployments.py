@@ -74,7 +74,7 @@ def decide_deployment(
 
 
 class _Look:
-    """Copies of a Deployment and its ReplicaSets, to which one step's changes are made. `plan` returns the changes as
+    """Copies of a Deployment and of its ReplicaSets. A step changes the copies, and `plan` returns the changes as
     writes.
     """
 
@@ -122,8 +122,8 @@ class _Look:
         return self.new
 
     def roll(self, taken_names: Collection[str]) -> None:
-        """Scale the new ReplicaSet up as far as the surge allows. If its size does not change, scale the old
-        ReplicaSets down.
+        """Take one step of a rolling update. If the new ReplicaSet can grow within the surge, scale it up. Otherwise
+        scale the old ReplicaSets down.
         """
         new = self.make_new(taken_names)
         wanted = replicas_of(self.deployment)

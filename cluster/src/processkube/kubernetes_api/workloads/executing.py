@@ -58,7 +58,7 @@ class Writer:
         """Create and delete objects for their owner, and record an event for each. Stop at the first refused write, and
         return the reason of the refusal; "" if no write was refused.
 
-        The reason is also "" if a write is refused because the namespace is being deleted.
+        If a write is refused because the namespace is being deleted, return "", too.
         """
         for write in writes:
             doing, done = ("Create", "Created") if isinstance(write, Create) else ("Delete", "Deleted")

@@ -97,8 +97,9 @@ class Owners:
         self._selectors.note(change.now.key, None if change.type is EventType.DELETED else selector_of(change.now.object))
 
     def concerned(self, change: StoredChange) -> Iterator[Key]:
-        """Yield the keys of the owners that the changed object has now and had before. If it has no controller, and is
-        new or has changed labels, also yield the owners whose selectors match it, because they may adopt it.
+        """Yield the keys of the owners that control the changed object now or controlled it before the change. An
+        object without a controller may be adopted. So if it is new or its labels have changed, also yield the owners
+        whose selectors match it.
         """
         for stored in (change.before, change.now):
             if stored is not None and (owner := self._owner(stored)) is not None:

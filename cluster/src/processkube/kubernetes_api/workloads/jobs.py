@@ -82,8 +82,8 @@ class _Look:
         self._count()
 
     def _count(self) -> None:
-        """Count the pods that the status lists as uncounted and that have lost their finalizer. Then list the pods that
-        have finished since as uncounted.
+        """Count the pods that the status lists as uncounted and that have lost their finalizer. Then add to this list
+        the other pods that have finished.
         """
         tracked = {pod["metadata"]["uid"] for pod in self.pods if is_tracked(pod)}
         named = self.status.get("uncountedTerminatedPods", {})
@@ -157,7 +157,7 @@ class _Look:
 
     def _pause_ends(self) -> datetime | None:
         """Return the time from which the next pod may be created: 10 s after the last failure. The pause doubles with
-        each further failure since the last success. Return None without such a failure.
+        each further failure since the last success. Return None if there was no failure since the last success.
 
         The failures are counted from the existing pods, which stay until the Job is deleted.
         """
@@ -236,8 +236,8 @@ def _outcome_of(pod: Object) -> str:
 
 
 def _ended_at(pod: Object, now: datetime) -> datetime:
-    """Return the time at which the pod's last container ended. If it is unknown, return the time of the last change of
-    the pod's readiness, else of its deletion, else `now`.
+    """Return the time at which the pod's last container ended. If this time is unknown, return the first known time of
+    these: the last change of the pod's condition Ready, the pod's deletion time, and `now`.
     """
     ends = [at_path(one, "state", "terminated", "finishedAt") for one in at_path(pod, "status", "containerStatuses", default=[])]
     if ends and all(ends):

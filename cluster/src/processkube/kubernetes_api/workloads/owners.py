@@ -36,7 +36,9 @@ def reference_to(owner: Object) -> Object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """The objects that belong to a controller, and the writes that adopt or release objects so that this is true."""
+    """The objects that belong to a controller after the claim, and the writes that the claim needs: they adopt or
+    release objects.
+    """
 
     items: tuple[Object, ...]
     writes: tuple[Change, ...] = ()

@@ -52,8 +52,9 @@ Write = Create | Change | ChangeStatus | Delete | Tell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The writes of one look at a workload, in order, and the time of the next look."""
+    """The result of a controller's look at a workload: the writes to make, in order, and the time of the next look."""
 
     writes: tuple[Write, ...] = field(default=())
     look_again_at: datetime | None = None
-    """The time at which the decision would differ even if no object changes; None if there is no such time."""
+    """The time at which the next look is needed even if no object has changed by then; None if no such look is needed.
+    """

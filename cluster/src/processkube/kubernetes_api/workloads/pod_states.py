@@ -45,8 +45,8 @@ def is_available(pod: Object, min_ready_seconds: int, now: datetime) -> bool:
 
 
 def next_availability(pods: Iterable[Object], min_ready_seconds: int, now: datetime) -> datetime | None:
-    """Return the next time at which one of these pods becomes available without any change; None if no ready pod is
-    still to become available.
+    """Return the time at which the next of these pods becomes available if nothing changes; None if no ready pod is
+    waiting to become available.
     """
     moments = (since + timedelta(seconds=min_ready_seconds) for pod in pods if (since := ready_since(pod)) is not None)
     return min((moment for moment in moments if moment > now), default=None)

@@ -37,7 +37,7 @@ class WorkQueue(Generic[Item]):
         self._defer(item, max(moment, self._clock() + timedelta(seconds=SHORTEST_WAIT_SECONDS)))
 
     def retry(self, item: Item) -> None:
-        """Add the item again after a pause, which doubles with each consecutive failure of this item."""
+        """Add the item again after a pause. The pause doubles with each consecutive failure of this item."""
         failures = self._failures.get(item, 0)
         self._failures[item] = failures + 1
         seconds = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(failures, 30))

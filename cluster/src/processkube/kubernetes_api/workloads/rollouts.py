@@ -38,18 +38,22 @@ def is_rolling(deployment: Object) -> bool:
 
 
 def max_surge(deployment: Object) -> int:
-    """Return the maximum number of pods in addition to the wanted replicas; 0 unless the Deployment is rolled."""
+    """Return the maximum number of pods in addition to the wanted replicas; 0 if the Deployment's strategy is not
+    RollingUpdate.
+    """
     return _limits(deployment)[0] if is_rolling(deployment) else 0
 
 
 def max_unavailable(deployment: Object) -> int:
-    """Return the maximum number of wanted replicas that may be unavailable; 0 unless the Deployment is rolled."""
+    """Return the maximum number of wanted replicas that may be unavailable; 0 if the Deployment's strategy is not
+    RollingUpdate.
+    """
     replicas = replicas_of(deployment)
     return min(_limits(deployment)[1], replicas) if is_rolling(deployment) and replicas else 0
 
 
 def _limits(deployment: Object) -> tuple[int, int]:
-    """Return `maxSurge` and `maxUnavailable` as numbers of pods. If both are 0, the second is 1 instead, because the
+    """Return `maxSurge` and `maxUnavailable` as numbers of pods. If both would be 0, `maxUnavailable` is 1, because the
     rollout could not proceed otherwise.
     """
     rolling, replicas = deployment["spec"]["strategy"]["rollingUpdate"], replicas_of(deployment)
@@ -155,8 +159,8 @@ def annotate(deployment: Object, replica_set: Object, revision: int) -> None:
 
 
 def annotate_replicas(deployment: Object, replica_set: Object) -> None:
-    """Record in the ReplicaSet how many replicas the Deployment wants. If the Deployment wants another number later,
-    the difference shows that it was scaled.
+    """Record in the ReplicaSet the number of replicas that the Deployment wants. If the Deployment later wants another
+    number, the recorded number shows that the Deployment was scaled.
     """
     wanted = replicas_of(deployment)
     annotations = replica_set["metadata"].setdefault("annotations", {})
@@ -164,8 +168,9 @@ def annotate_replicas(deployment: Object, replica_set: Object) -> None:
 
 
 def share_of(deployment: Object, replica_set: Object, to_add: int, added: int) -> int:
-    """Return the number of pods to add to this ReplicaSet; negative = to remove. It is the ReplicaSet's share of
-    `to_add`, but no more than is left after `added` pods for other ReplicaSets.
+    """Return the number of pods to add to this ReplicaSet; a negative number of pods is removed. All ReplicaSets
+    together get `to_add` pods, of which `added` are already given to other ReplicaSets. This ReplicaSet gets its
+    proportional share, but not more than the rest.
     """
     size = replicas_of(replica_set)
     if not size or to_add == added:

@@ -59,8 +59,8 @@ def deletion_cost(pod: Object) -> int:
 
 
 def _younger_first(one: Object, other: Object, moment: datetime | None, other_moment: datetime | None, now: datetime) -> int:
-    """Compare two pods by age, the younger one first. Ages count as equal if their logarithms to base 2 round to the
-    same number; then the pods' uids decide, which is as good as random.
+    """Compare two pods by age; the younger pod comes first. Ages count as equal if their logarithms to base 2 round to
+    the same number. Then the pods' uids decide, which are random.
     """
     if moment is None or other_moment is None:
         return -1 if moment is None else 1
@@ -74,7 +74,9 @@ def _magnitude(age: timedelta) -> int:
 
 
 def _restarts(pod: Object) -> tuple[int, int]:
-    """Return the highest number of restarts of a container of the pod, and of a sidecar of the pod."""
+    """Return two numbers of restarts: the highest of any container of the pod, and the highest of any sidecar of the
+    pod.
+    """
     statuses = at_path(pod, "status", "containerStatuses", default=[])
     sidecars = {one["name"] for one in at_path(pod, "spec", "initContainers", default=[]) if one.get("restartPolicy") == "Always"}
     beside = [one for one in at_path(pod, "status", "initContainerStatuses", default=[]) if one.get("name") in sidecars]

@@ -72,8 +72,8 @@ class _Look:
             self._roll()
 
     def _fill(self) -> bool:
-        """Create missing pods and replace finished pods, from the lowest number up. Return False if later steps must
-        wait, because the pods are ordered.
+        """Create missing pods and replace finished pods, from the lowest number up. Return False if the pods are
+        ordered and later steps must wait.
         """
         for number in self._wanted:
             is_settled = self._settle(number)
@@ -148,8 +148,8 @@ class _Look:
                 self.writes.append(Change(item=changed))
 
     def _scale_in(self) -> bool:
-        """Delete excess pods, from the highest number down. Return False if later steps must wait, because the pods are
-        ordered.
+        """Delete excess pods, from the highest number down. Return False if the pods are ordered and later steps must
+        wait.
         """
         for pod in self._condemned:
             self._hand_over(ordinal_of(self._set, pod) or 0, pod)

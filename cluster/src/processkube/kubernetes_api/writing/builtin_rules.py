@@ -148,8 +148,8 @@ def _claim_faults(item: Object, old: Object | None) -> list[Cause]:
 
 
 def _fixed_claim(claim: Object) -> Object:
-    """Return the part of a PersistentVolumeClaim's spec that no update may change. It has no volume's name, because
-    this server never sets one.
+    """Return the part of a PersistentVolumeClaim's spec that no update may change. The field `volumeName` is not in it,
+    because this server never sets it.
     """
     return {name: value for name, value in claim.get("spec", {}).items() if name not in {"resources", "volumeAttributesClassName"}}
 

@@ -1,7 +1,8 @@
 """Lets users change from `kubectl apply` to `kubectl apply --server-side` without conflicts.
 
-kubectl's client-side apply stores its last manifest in an annotation. A server-side apply with the manager name kubectl
-may take over those fields of this manifest that nobody has changed since. It also keeps the annotation up to date.
+kubectl's client-side apply stores its last manifest in an annotation. If the manager of a server-side apply is kubectl,
+the apply may take over the fields of this manifest that nobody has changed since. The apply also keeps the annotation
+up to date.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def inherited_fields(live: Object, manager: str, schema: Object) -> FieldSet:
-    """Return the fields that the last client-side apply set and that still have these values; empty if the manager is
-    not kubectl.
+    """Return the fields of the last client-side apply whose values have not changed since; empty if the manager is not
+    kubectl.
     """
     text = at_path(live, "metadata", "annotations", LAST_APPLIED)
     if manager != MANAGER or text is None:

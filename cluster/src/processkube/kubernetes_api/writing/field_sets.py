@@ -31,8 +31,8 @@ def owned_part(item: Object) -> Object:
 
 
 def steps_of_list(items: list[Any], schema: Object | None) -> dict[str, Any] | None:
-    """Return the items of a list by their steps; None if the list is atomic, so that its items have no owners of their
-    own.
+    """Return a map from the step to the item, for each item of a list. Return None if the list is atomic, because the
+    items of an atomic list have no owners of their own.
     """
     if keys := list_keys(schema):
         found = {}

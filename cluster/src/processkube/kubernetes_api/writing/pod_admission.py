@@ -1,6 +1,6 @@
-"""The checks and additions that admission makes for a new pod. As the plugins ServiceAccount and Priority do, it
-requires that the pod's account and priority class exist. As the webhook of LeaderWorkerSets does, it adds to the pods
-of a group.
+"""The checks and additions that admission makes for a new pod, as three parts of a real cluster do. Like the plugins
+ServiceAccount and Priority, it requires that the pod's account and priority class exist. Like the webhook of
+LeaderWorkerSets, it adds labels and variables to the pods of a group.
 
 Unlike the real plugin ServiceAccount, it does not add a volume with the account's token. processkube's kubelet mounts a
 token into pods that ask for one.

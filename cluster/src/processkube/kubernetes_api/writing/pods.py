@@ -84,8 +84,8 @@ def _default_container(container: Object) -> None:
 
 
 def _default_requests(resources: Object) -> None:
-    """Set the missing resource requests of a pod to its limits. In a template requests stay unset, because they are set
-    in the pods made from it.
+    """Set the missing resource requests of a pod's container to its limits. This is not done in a pod template, but in
+    each pod made from the template.
     """
     for name, limit in (resources.get("limits") or {}).items():
         resources.setdefault("requests", {}).setdefault(name, limit)
@@ -249,7 +249,9 @@ def is_ready(pod: Object) -> bool:
 
 
 def grace_seconds(pod: Object, requested: int | None) -> int:
-    """Return the seconds that a pod's deletion gives the kubelet to end the pod; 0 for a pod that runs nowhere."""
+    """Return the grace period of a pod's deletion in seconds: the time that the kubelet has to end the pod. It is 0 for
+    a pod that is on no node or has finished.
+    """
     if not at_path(pod, "spec", "nodeName") or at_path(pod, "status", "phase") in FINISHED:
         return 0
     if requested is not None:

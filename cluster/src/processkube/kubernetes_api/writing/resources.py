@@ -361,8 +361,8 @@ class Resources:
     def _manager(self, kind: ResourceKind, options: WriteOptions, operation: str, subresource: str = "") -> Manager:
         """Return the manager under which a write is recorded in managedFields.
 
-        For the scale subresource the manager has no time. The real server handles such entries separately, and loses
-        their times when it adds them to the object's entries again.
+        For the scale subresource the manager has no time, as in the real server. The real server stores the entries of
+        this subresource by other code, which drops their times.
         """
         return Manager(
             name=options.field_manager,
@@ -387,7 +387,9 @@ def _details(kind: ResourceKind, name: str) -> Object:
 
 
 def _desired(kind: ResourceKind, item: Object) -> Any:
-    """Return the part of an object that raises its generation when it changes."""
+    """Return the part of an object that counts for its generation: everything except metadata and status. When this
+    part changes, the generation increases.
+    """
     return {name: value for name, value in item.items() if name not in {"metadata", "status"}}
 
 

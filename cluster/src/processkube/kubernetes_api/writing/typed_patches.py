@@ -1,7 +1,8 @@
 """Refuses a body of server-side apply that does not fit its kind's schema, before the body is pruned.
 
-The real server converts the body to a typed value with structured-merge-diff. In this conversion, a member that the
-schema does not declare is a fault, and so are two items of a list with the same keys, whatever `fieldValidation` says.
+The real server converts the body to a typed value with structured-merge-diff. This conversion finds two kinds of
+faults, whatever `fieldValidation` says: members that the schema does not declare, and two items of a list with the same
+keys.
 """
 
 from __future__ import annotations
