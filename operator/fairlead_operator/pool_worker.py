@@ -46,8 +46,8 @@ class Reconciles(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """The state that the workers of all pools share: the pauses, the limit of simultaneous steps, random numbers (0 to
-    1) that spread settled pools over time, and the metrics.
+    """The state that the workers of all pools share: the lengths of the pauses, the limit of simultaneous steps, and
+    the metrics. `chance` gives random numbers (0 to 1), by which pools without work are checked at different times.
     """
 
     pace: Pace
@@ -95,8 +95,8 @@ class PoolWorker:
     async def _repeat(self, name: str, step: Callable[[], Awaitable[float | None]]) -> None:
         """Take steps until one returns None.
 
-        A failed step is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits, and never before
-        the time that the server requests.
+        A failed step is repeated after 0.5, 1, 2, … seconds. The pause is at most `pace.settled`, the pause of a pool
+        in which nothing is in progress, and at least the time that the server requests.
         """
         pace, failures = self._turns.pace, 0
         loop = asyncio.get_running_loop()
