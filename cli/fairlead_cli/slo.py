@@ -250,8 +250,8 @@ def _of_tasks(one: TaskShare) -> tuple[str, ...]:
 
 
 def _within(target: float | None, found: float | None) -> str:
-    """Return the target of tasks, followed in parentheses by the time within which the goal's share of the tasks ended;
-    an en dash without a target.
+    """Return the time target of tasks, followed in parentheses by the actual time within which the required share of
+    the tasks ended; an en dash without a target.
     """
     return "–" if target is None else seconds(target) if found is None else f"{seconds(target)} ({seconds(found)})"
 
