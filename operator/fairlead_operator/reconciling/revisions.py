@@ -26,7 +26,7 @@ ROLLOUT_ANNOTATION = "fairlead.dev/rollout"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Former:
-    """A former revision: its name, and a spec that combines the spec in force with the revision's engine and templates."""
+    """A former revision: its name, and a spec made of the spec in force and the revision's engine and templates."""
 
     name: str
     spec: PoolSpec
