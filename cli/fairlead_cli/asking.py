@@ -43,7 +43,7 @@ url_option = click.option(
     envvar="FAIRLEAD_URL",
     type=KindOption(_ADDRESSES),
     default=(),
-    help="The control API; several addresses, with commas, replace each other after a failure [FAIRLEAD_URL]. "
+    help="Address of the control API, or several addresses with commas: after a failure, the next one is used [FAIRLEAD_URL]. "
     f"Default: the sandbox of this folder, else {_ADDRESSES.example}.",
 )
 token_option = click.option(

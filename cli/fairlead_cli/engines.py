@@ -202,7 +202,7 @@ def tell_fit(found: EngineFit) -> None:
             "they are modelled as cached, and used neither for fitting nor for judging"
         )
     if found.at_edges:
-        click.echo(f"{found.at_edges:,} ran beside unrecorded requests: they are left out of fit and judgement")
+        click.echo(f"{found.at_edges:,} ran beside unrecorded requests: they are used neither for fitting nor for judging")
     rows = [row for metric, one in (("TTFT", found.ttft), ("TPOT", found.tpot)) for row in _rows(metric, one)]
     print_table(_COLUMNS, rows)
     for field in fields(found.costs):

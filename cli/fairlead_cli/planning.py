@@ -175,8 +175,8 @@ def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
         return []
     if expected.hits_kept is None:
         return [f"How much is kept of the leaving instances' caches is not known: {expected.unknown}."]
-    price = f"{expected.seconds_longer or 0:.0f} s longer, {expected.more_work or 0:.1%} more work"
-    return [f"Keeps {expected.hits_kept:.0%} of the pool's hits in the next five minutes: {price}."]
+    price = f"{expected.seconds_longer or 0:.0f} s longer and {expected.more_work or 0:.1%} more work"
+    return [f"Keeps {expected.hits_kept:.0%} of the pool's cache hits in the next five minutes; this takes {price}."]
 
 
 def outcome_lines(found: HandOverResult) -> list[str]:
@@ -198,7 +198,7 @@ def kept_lines(found: HandOverResult) -> list[str]:
     expected = "" if found.expected is None or found.expected.hits_kept is None else f" ({found.expected.hits_kept:.0%} expected)"
     kept = "not known" if found.hits_kept is None else f"{found.hits_kept:.0%}{expected}"
     return [
-        f"Kept of the pool's hits until {time_words(found.until)}: {kept}. Of {found.sessions_moved} sessions that moved, routers handed "
+        f"Kept of the pool's cache hits until {time_words(found.until)}: {kept}. Of {found.sessions_moved} sessions that moved, routers handed "
         f"{found.sessions_handed_over} over before their next turn. {found.tokens_moved:,} tokens were transferred, {found.tokens_computed_ahead:,} "
         f"were computed in advance, and {found.tokens_lost:,} were computed again in later turns."
     ]

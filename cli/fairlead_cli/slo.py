@@ -99,7 +99,7 @@ def of_tasks(name: str, start: str, end: str, as_json: bool, url: tuple[str, ...
     if not found.shares:
         click.echo("No task with a target ended in this time. docs/agents.md says what targets of tasks are.")
         return
-    columns = ("version", "class", "turns within", "whole task within", "goal", "tasks", "in time", "broke off", "in time incl. those")
+    columns = ("version", "class", "turns within", "whole task within", "goal", "tasks", "in time", "broke off", "in time incl. broke off")
     print_table(columns, [_of_tasks(one) for one in found.shares])
     if found.since is not None:
         click.echo(
@@ -207,7 +207,7 @@ def what_if(
     print_table(columns, [_other(one) for one in (*found.classes, found.whole)])
     if not found.exact:
         click.echo(
-            "Latencies are recorded in steps. For a target within a step, the numbers are estimates; for a round number, they are exact."
+            "Latencies are recorded in steps. The numbers are exact for a target at the edge of a step, such as a round number; else estimates."
         )
 
 

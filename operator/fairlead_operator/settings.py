@@ -74,7 +74,7 @@ class Pace:
         metadata=variable(
             "FAIRLEAD_OPERATOR_RESYNC_SECONDS",
             Number("seconds", 0.1, 3600),
-            "pause after which a settled pool's state is sent to the control API without an event",
+            "pause after which the state of a pool in which nothing happens is sent to the control API again",
             "its objects are read again after six pauses; longer = fewer requests, later figures in the status",
         ),
     )
@@ -202,7 +202,7 @@ class OperatorSettings:
             "FAIRLEAD_LEAVING_NODES",
             Choice((NO_NODES, TERMINATIONS, CORDONS)),
             "the nodes whose instances are drained before they are evicted",
-            "`terminations`: nodes that an autoscaler or a cloud announces to take away; `cordons`: also cordoned nodes; both need the right to get nodes",
+            "`terminations`: nodes whose removal an autoscaler or a cloud has announced; `cordons`: also cordoned nodes; both need the right to get nodes",
         ),
     )
     engine_image: str = field(

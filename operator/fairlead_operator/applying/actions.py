@@ -65,8 +65,11 @@ _DELETION_EVENTS = {
     DeletionReason.OUTDATED: ("InstanceReplaced", "does not serve and has an old template"),
     DeletionReason.POD_FAILED: ("InstanceReplaced", "failed permanently"),
     DeletionReason.NOT_WOKEN: ("InstanceReplaced", "did not wake up"),
-    DeletionReason.SLEEPS_UNNEEDED: ("InstanceDeleted", "sleeps and is not needed: roles[].warm keeps fewer, or its template is old"),
-    DeletionReason.OUT_OF_TURN: ("OutOfTurn", "keeps another pool from the device that they share; it is not its turn"),
+    DeletionReason.SLEEPS_UNNEEDED: (
+        "InstanceDeleted",
+        "sleeps and is not needed: more sleep than roles[].warm keeps, or its template is old",
+    ),
+    DeletionReason.OUT_OF_TURN: ("OutOfTurn", "leaves the shared device, because it is the turn of another pool"),
     DeletionReason.LOST_TOO_LONG: ("InstanceReplaced", "was lost for too long"),
 }
 

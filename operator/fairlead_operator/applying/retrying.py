@@ -98,7 +98,10 @@ class ActionRetries:
             if isinstance(error, ClusterUnavailable) and not _answers_others(error):
                 raise
             reason = ActionFailureReason.CHILD_NOT_OURS if isinstance(error, NotOwned) else ActionFailureReason.ACTION_FAILED
-            words = str(error) or f"no answer within {SLOW_SECONDS:g} s, after another write had waited for longer"
+            words = (
+                str(error)
+                or f"no answer within {SLOW_SECONDS:g} s; the limit is short, because another write of this round waited too long"
+            )
             asked_for = error.retry_after if isinstance(error, ClusterUnavailable) else 0.0
             problem = ActionFailure(reason=reason, message=words)
             self._failed(identity, what, problem, began, asked_for, is_conflict=_is_conflict(error))

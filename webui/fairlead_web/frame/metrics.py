@@ -26,7 +26,7 @@ class WebMetrics:
         )
         self.api_problems = Counter(
             "fairlead_web_api_problems_total",
-            "Requests that a call of the control API failed, by its status; 0 if it gave no answer.",
+            "Requests that failed because a call of the control API failed, by the call's status; 0 if it gave no answer.",
             ("status",),
             registry=self.registry,
         )

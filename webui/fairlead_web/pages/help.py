@@ -29,7 +29,7 @@ GLOSSARY = (
     ("Decision", "The routing of one request: candidates, their scores, the chosen one and why. A sample of all decisions is kept."),
     (
         "Pending prefill",
-        "Prompt tokens placed on an instance that it has not computed yet: the best single measure of how hot it is. Its "
+        "Prompt tokens that were placed on an instance and that it has not computed yet: the best single measure of how hot it is. Its "
         "limit in heatmaps is what an instance computes within the TTFT target.",
     ),
     ("Hit rate", "Share of prompt tokens that were already in the instance's prefix cache."),

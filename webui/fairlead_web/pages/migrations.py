@@ -140,7 +140,7 @@ MIGRATIONS = MoveWords(
     many="migrations",
     title="Migrations",
     topic="migrations",
-    about="A migration moves the home of a bound session: from then on its requests go to the new instance.",
+    about="A migration moves a bound session: from then on the session's requests go to the new instance.",
     none="Sessions move when their instance is hot, drained or lost.",
 )
 REROUTES = MoveWords(
@@ -148,7 +148,7 @@ REROUTES = MoveWords(
     many="re-routes",
     title="Re-routes",
     topic="reroutes",
-    about="A re-route sends one queued or unbound request to another instance. No session's home moves.",
+    about="A re-route sends one queued or unbound request to another instance. No session moves.",
     none="Requests are re-routed when their instance is overloaded, drained or lost before their turn comes.",
 )
 
