@@ -108,8 +108,9 @@ def spans(spec: PoolSpec, role: Role) -> int:
 
 
 def worker_template(spec: PoolSpec, role: Role) -> dict[str, Any]:
-    """Return the pod template of the workers of an instance with several nodes: their own, or the leader's as written.
-    Workers get no port and no probe, because they answer no requests.
+    """Return the pod template of the workers of an instance with several nodes. This is the role's `workerTemplate` or,
+    without one, the leader's template as written in the spec. Workers get no port and no probe, because they answer no
+    requests.
     """
     given = next((item.worker_template or item.template for item in spec.roles if item.name is role), None)
     if given is None:

@@ -132,8 +132,8 @@ class PoolWorker:
 class PoolWorkers:
     """The workers of all pools, for the events of their instances and children.
 
-    This is not a kopf index, because with an index kopf would handle no object at all while the list of pools of one
-    namespace is refused, for example after its Role was deleted.
+    This is not a kopf index. If the operator may not list the pools of one namespace, for example after its Role was
+    deleted there, kopf handles no object at all as long as it waits for an index.
     """
 
     def __init__(self, make: Callable[[PoolKey], PoolWorker]) -> None:

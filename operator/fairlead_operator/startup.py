@@ -80,7 +80,7 @@ _WATCHES = 7
 
 
 class ServesPools(Protocol):
-    """The call that the start needs to check whether the Kubernetes API is ready."""
+    """The call by which the start of the operator checks whether the Kubernetes API is ready."""
 
     async def serves_pools(self) -> bool:
         """Return whether the server responds and knows Fairlead's resources. Raises ClusterError."""

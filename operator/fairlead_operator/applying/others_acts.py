@@ -92,9 +92,9 @@ class OthersActs:
         return self._unreplaced
 
     def planned(self, actions: Iterable[Action], *, is_planned: bool) -> None:
-        """Remove from the instances without a successor all instances that these actions replace, so that each is
-        replaced only once. If a plan was made and it creates no instance, remove all of them, because then the pool
-        needs no further successor.
+        """Forget the ended instances that these actions replace, so that each of them is replaced only once. If a plan
+        was made and it creates no instance, forget all ended instances, because then the pool needs no further
+        successor.
         """
         creations = [action for action in actions if isinstance(action, CreateInstance)]
         if is_planned and not creations:

@@ -18,8 +18,8 @@ from fairlead_operator.pool_identity import PoolIdentity
 logger = logging.getLogger(__name__)
 
 SLOW_SECONDS = 3.0
-"""Duration of a refused call, in seconds, from which the refusal counts as slow. A slow call waited for something, such
-as an admission webhook that hangs.
+"""A refusal counts as slow if the refused call took at least this many seconds. Such a call waited for something, for
+example for an admission webhook that hangs.
 """
 
 

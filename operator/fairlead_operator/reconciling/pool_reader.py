@@ -53,7 +53,9 @@ class PoolReading:
     workloads: tuple[WorkloadReading, ...] = ()
     objectives: Objectives = NO_OBJECTIVES
     revisions: tuple[str, ...] = ()
-    """The names of the revisions of earlier templates that instances still have, the most frequent first."""
+    """The names of the revisions to which the instances with earlier templates belong, the most frequent revision
+    first.
+    """
     rollout: Rollout | None = None
     """The rollout in progress, from the status or, if the status is lost, from the rollout's revision; None without a
     rollout.

@@ -430,7 +430,9 @@ class PoolReconciler:
         return replace(decided, actions=actions)
 
     def _pause(self, decided: PoolRound, written: Written) -> tuple[float, SettledPool | None]:
-        """Return the seconds until the next reconciliation; and the settled pool, None if the pool is not settled."""
+        """Return two values: the seconds until the next reconciliation, and the settled pool (None if something is in
+        progress in the pool).
+        """
         pace, now = self._dependencies.settings.pace, decided.now
         due = self._due(decided, written)
         if decided.answer.trusted is not None:

@@ -117,8 +117,8 @@ class Extremes:
 
 
 def extremes_of(heatmap: Heatmap) -> list[Extremes]:
-    """Return the lowest and highest value of each row. Should be computed only once per heatmap, which may have 184,000
-    cells.
+    """Return the lowest and highest value of each row. This should be called only once per heatmap, because a heatmap
+    may have 184,000 cells.
     """
     measured = ((row, known) for row in heatmap.rows if (known := _known(row)))
     return [Extremes(row=row, lowest=min(known), highest=max(known)) for row, known in measured]
