@@ -43,7 +43,7 @@ def _bounded(one: Input) -> NumberOption:
 
 
 def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
-    """Return the arguments and options of a command for the fields of this kind's requests."""
+    """Return the click arguments and options of the command for this kind of change: one for each input of the kind."""
     asked: dict[str, Callable[[Any], Any]] = {
         "replicas": click.argument("replicas", type=click.IntRange(0)),
         "role": click.option(
@@ -113,7 +113,7 @@ def migrations(mode: str, names: tuple[str, ...], all_pools: bool, namespace: st
 
 
 _OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.value not in change.commands]
-"""The kinds of change of a section of the spec that have no command of their own."""
+"""Kinds of change that change a section of the spec and have no command of their own, so that `set` makes them."""
 
 
 @change.command("set")

@@ -168,15 +168,15 @@ def lines_of(plan: Plan) -> list[str]:
 
 
 def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
-    """Return lines about the share of the pool's hits that is expected to be kept, and what keeping them costs; empty
-    without a forecast.
+    """Return a line about the share of the pool's cache hits that the plan is expected to keep, and what keeping them
+    costs; empty without a forecast.
     """
     if expected is None:
         return []
     if expected.hits_kept is None:
         return [f"How much is kept of the leaving instances' caches is not known: {expected.unknown}."]
-    price = f"{expected.seconds_longer or 0:.0f} s longer, {expected.more_work or 0:.1%} more work"
-    return [f"Keeps {expected.hits_kept:.0%} of the pool's hits in the next five minutes: {price}."]
+    price = f"{expected.seconds_longer or 0:.0f} s longer and {expected.more_work or 0:.1%} more work"
+    return [f"Keeps {expected.hits_kept:.0%} of the pool's cache hits in the next five minutes; this takes {price}."]
 
 
 def outcome_lines(found: HandOverResult) -> list[str]:
@@ -190,8 +190,8 @@ def outcome_lines(found: HandOverResult) -> list[str]:
 
 
 def kept_lines(found: HandOverResult) -> list[str]:
-    """Return lines about the share of the pool's hits that was kept, next to the expected share; empty if the plan was
-    not applied.
+    """Return a line about the share of the pool's cache hits that was kept, next to the expected share; empty if the
+    plan was not applied.
     """
     if found.until is None:
         return []

@@ -207,7 +207,7 @@ def what_if(
     print_table(columns, [_other(one) for one in (*found.classes, found.whole)])
     if not found.exact:
         click.echo(
-            "Latencies are recorded in steps. For a target within a step, the numbers are estimates; for a round number, they are exact."
+            "Latencies are recorded in steps. The numbers are exact for a target at the edge of a step, such as a round number; else estimates."
         )
 
 
@@ -250,8 +250,8 @@ def _of_tasks(one: TaskShare) -> tuple[str, ...]:
 
 
 def _within(target: float | None, found: float | None) -> str:
-    """Return the target of tasks, followed in parentheses by the time within which the goal's share of the tasks ended;
-    an en dash without a target.
+    """Return the time target of tasks, followed in parentheses by the actual time within which the required share of
+    the tasks ended; an en dash without a target.
     """
     return "–" if target is None else seconds(target) if found is None else f"{seconds(target)} ({seconds(found)})"
 

@@ -58,8 +58,8 @@ class ActionBackoff:
         """Record a refusal of an action. `took` is the number of seconds that the refusal took, or that the server asks
         the caller to wait.
 
-        The pause is at least as long as `took`; otherwise the pool would spend most of its time waiting for refusals. A
-        refusal that `is_passing` is reported only if it recurs.
+        The pause is at least as long as `took`; otherwise the pool would spend most of its time waiting for refusals.
+        If `is_passing` is True, the refusal may be temporary, so it is reported only if the action is refused again.
         """
         before = self._known.get(action)
         times = before.times + 1 if before is not None else 1

@@ -1,10 +1,10 @@
 """Reads which pods use the devices that pools of a namespace share, and which pools take turns on them.
 
-The pools of a namespace that take turns read, decide and act one after the other (`lock`), so that two pools never take
-the same device; only the operator that holds the Lease acts. All other attributes only measure three durations: how
-long a device has been free, how long a sleeping engine has not confirmed that it left its device, and how long a pool
-has completed no round. They do not decide which pool may be awake. The danger: a pod of another namespace, or a process
-outside of Kubernetes, may use the same GPU unseen.
+Among the pools of a namespace that take turns, only one at a time reads, decides and acts (`lock`), so that two pools
+never take the same device. This is sufficient because only the operator that holds the Lease acts. The remaining memory
+of this module only measures three durations: how long a device has been free, how long a sleeping engine has not
+confirmed that it left its device, and how long a pool has completed no round. These durations do not decide which pool
+may be awake. The danger: a pod of another namespace, or a process outside of Kubernetes, may use the same GPU unseen.
 """
 
 import asyncio
@@ -66,8 +66,8 @@ class DeviceTurns:
     async def look(
         self, cluster: Cluster, engines: Engines, pool: Mapping[str, Any], spec: PoolSpec | None, now: float
     ) -> SharedDevices | None:
-        """Return the facts by which a pool takes turns on its devices; None if the pool takes no turns. Raises
-        ClusterError.
+        """Return the devices that the pool shares, with the pools that take turns on them, the pods that use them, and
+        the time since which each free device has been free. None if the pool takes no turns. Raises ClusterError.
         """
         turns, namespace = turns_spec(spec), str(pool["metadata"]["namespace"])
         if turns is None:
@@ -100,8 +100,8 @@ class DeviceTurns:
                 self._waiting.remove(str(pool))
 
     def _believed(self, namespace: str, taker: TurnTaker, now: float) -> TurnTaker:
-        """Return the pool. If the pool has completed no round for too long, it is returned as a pool that does not
-        wait.
+        """Return the pool as given. If it waits for a device but has completed no round for too long, return it as a
+        pool that does not wait.
         """
         if taker.waiting_since is None:
             return taker
@@ -114,8 +114,9 @@ class DeviceTurns:
             self.wake(PoolKey(namespace=namespace, name=other.pool))
 
     def _timed(self, namespace: str, claims: Iterable[str], users: Iterable[DeviceUser], now: float) -> tuple[DeviceUser, ...]:
-        """Measure how long the devices have been free. Return the users of the devices. If the engine of a sleeping
-        user has not confirmed that it left its device, the user has the time since which the confirmation is missing.
+        """Measure how long the devices have been free, and return the users of the devices. While the engine of a
+        sleeping user has not confirmed that it left its device, the user's `unsure_since` is the time since which the
+        confirmation is missing; otherwise it is None.
         """
         timed = []
         for claim in claims:

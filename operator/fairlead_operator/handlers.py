@@ -75,10 +75,10 @@ async def finalized(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
 
 @kopf.on.event(*POOLS)
 async def changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
-    """Wake the pool's worker.
+    """Wake the pool's worker. If the pool was deleted, report its deletion to the control API.
 
-    A pool that disappeared while the control API was unreachable, or without its finalizer, is reported as soon as the
-    API responds.
+    The report also covers two pools that the finalizer could not report: a pool that disappeared while the control API
+    was unreachable, and a pool whose finalizer somebody had removed. It is repeated until the API accepts it.
     """
     worker = worker_of(body, memo)
     if is_news(memo, event, pool_essence):

@@ -156,15 +156,15 @@ def service(identity: PoolIdentity, spec: PoolSpec, target: int | str) -> dict[s
 def disruption_budget(identity: PoolIdentity, role: Role, replicas: int, leaving: int = 0, nodes: int = 1) -> dict[str, Any]:
     """Return a PodDisruptionBudget that allows voluntary evictions of one instance of the role at a time.
 
-    Its minimum counts `replicas` and the ready instances that are `leaving`. The cluster counts the leaving instances
-    until their pods end; without them in the minimum, it would allow as many further evictions at once. An instance
-    that is not ready may always be evicted, because otherwise the drain of its node would hang. Every pod of an
-    instance with several `nodes` counts, because the whole group restarts if one of its pods is evicted; no other pod
-    may be evicted until then.
+    Its minimum counts `replicas` and the ready instances that are `leaving`. Kubernetes counts the leaving instances as
+    available until their pods end. If the minimum did not include them, Kubernetes would allow one more eviction at a
+    time for each of them. An instance that is not ready may always be evicted, because otherwise the drain of its node
+    would hang. Every pod of an instance with several `nodes` counts. If one of these pods is evicted, the whole group
+    restarts, and no other pod of the role may be evicted until the group is ready again.
 
-    `maxUnavailable`, which earlier versions wrote, is removed from an existing budget by a null. It counts from the
-    pool's scale subresource, which is 1 for a pool of prefill and decode, and which ignores the numbers that schedules
-    and the load set.
+    `maxUnavailable`, which earlier versions wrote, is removed from an existing budget by a null. Kubernetes computes
+    `maxUnavailable` from the pool's scale subresource. This is 1 for a pool of prefill and decode, and it ignores the
+    numbers that schedules and the load set.
     """
     selector = {"matchLabels": {POOL_LABEL if nodes == 1 else GROUP_LABEL: identity.name, ROLE_LABEL: role.value}}
     metadata = {**child_metadata(identity, budget_name(identity, role)), "annotations": {REPLICAS_ANNOTATION: str(replicas)}}
@@ -188,7 +188,8 @@ def budget_name(identity: PoolIdentity, role: Role) -> str:
 
 def pool_role(identity: PoolIdentity, role: Role, *, replicas: int | None, pinned: int | None) -> dict[str, Any]:
     """Return the InferencePoolRole of a role. `pinned` is the number of instances that the pool declares, None if it
-    declares none. If `replicas` is None, the object keeps its present number.
+    declares none. `replicas` is the object's own number of instances; if it is None, an existing object keeps its
+    number.
     """
     number = {} if replicas is None else {"replicas": replicas}
     return {

@@ -108,8 +108,9 @@ def spans(spec: PoolSpec, role: Role) -> int:
 
 
 def worker_template(spec: PoolSpec, role: Role) -> dict[str, Any]:
-    """Return the pod template of the workers of an instance with several nodes: their own, or the leader's as written.
-    Workers get no port and no probe, because they answer no requests.
+    """Return the pod template of the workers of an instance with several nodes. This is the role's `workerTemplate` or,
+    without one, the leader's template as written in the spec. Workers get no port and no probe, because they answer no
+    requests.
     """
     given = next((item.worker_template or item.template for item in spec.roles if item.name is role), None)
     if given is None:
@@ -133,9 +134,10 @@ def _add_variables(container: dict[str, Any]) -> None:
 
 
 def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
-    """Return the completed template with a name for the engine's port, unless the template gives this name to another
-    port. A pod on the network of its node also keeps the port's present name, because Kubernetes would count a second
-    name as a second use of the port and refuse the pod.
+    """Return the completed template with the name `PORT_NAME` for the engine's port. The template is returned unchanged
+    if one of its ports already has this name. If the engine's port has another name, a second entry with `PORT_NAME` is
+    added. On the network of the node (`hostNetwork`), no second entry is added, because Kubernetes would count it as a
+    second use of the port and refuse the pod.
 
     The name is not part of the hash: instances created without it also work, and an upgrade must not restart them.
     """

@@ -11,7 +11,7 @@ from fairlead_operator.pod_marks import ROLE_LABEL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolIdentity:
-    """Identifies the pool that owns the objects."""
+    """Identifies one pool: its namespace, name and uid. The objects that the pool owns reference it by these."""
 
     namespace: str
     name: str

@@ -46,8 +46,8 @@ class Reconciles(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """The state that the workers of all pools share: the pauses, the limit of simultaneous steps, random numbers (0 to
-    1) that spread settled pools over time, and the metrics.
+    """The state that the workers of all pools share: the lengths of the pauses, the limit of simultaneous steps, and
+    the metrics. `chance` gives random numbers (0 to 1), by which pools without work are checked at different times.
     """
 
     pace: Pace
@@ -95,8 +95,8 @@ class PoolWorker:
     async def _repeat(self, name: str, step: Callable[[], Awaitable[float | None]]) -> None:
         """Take steps until one returns None.
 
-        A failed step is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits, and never before
-        the time that the server requests.
+        A failed step is repeated after 0.5, 1, 2, … seconds. The pause is at most `pace.settled`, the pause of a pool
+        in which nothing is in progress, and at least the time that the server requests.
         """
         pace, failures = self._turns.pace, 0
         loop = asyncio.get_running_loop()
@@ -132,8 +132,8 @@ class PoolWorker:
 class PoolWorkers:
     """The workers of all pools, for the events of their instances and children.
 
-    This is not a kopf index, because with an index kopf would handle no object at all while the list of pools of one
-    namespace is refused, for example after its Role was deleted.
+    This is not a kopf index. If the operator may not list the pools of one namespace, for example after its Role was
+    deleted there, kopf handles no object at all as long as it waits for an index.
     """
 
     def __init__(self, make: Callable[[PoolKey], PoolWorker]) -> None:

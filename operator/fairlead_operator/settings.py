@@ -63,8 +63,8 @@ class Pace:
     silence: float = 10.0
     """Seconds without a response about a pool after which the control API counts as unreachable."""
     recent_figures: float = 120.0
-    """Seconds after the control API's last response for which SLOMet keeps the shares in that response. The shares are
-    of the requests of five minutes.
+    """Seconds after the control API's last response during which the condition SLOMet keeps the shares of requests in
+    that response. The shares are computed over the requests of five minutes.
     """
     longest_retry: float = 300.0
     """Longest pause between two tries of an action that the Kubernetes API refused."""
@@ -74,7 +74,7 @@ class Pace:
         metadata=variable(
             "FAIRLEAD_OPERATOR_RESYNC_SECONDS",
             Number("seconds", 0.1, 3600),
-            "pause after which a settled pool's state is sent to the control API without an event",
+            "pause after which the state of a pool in which nothing happens is sent to the control API again",
             "its objects are read again after six pauses; longer = fewer requests, later figures in the status",
         ),
     )
@@ -93,20 +93,22 @@ class Pace:
     deletions: float = 60.0
     """Pause between two searches for deleted pools that the control API still knows."""
     router_silence: float = 10.0
-    """Seconds for which the control API must have responded without interruption before a drain trusts that no router
-    is live.
+    """Seconds for which the control API must have responded without interruption before its report that no router is
+    live is trusted. Until then, drains wait for the routers.
     """
     finalizing_drain: float = 15.0
     """Maximum number of seconds for which a deleted pool's instances are drained."""
     finalizing: float = 20.0
     """Seconds after which a deleted pool's finalizer is removed, even if the control API never responded.
 
-    Together with the calls in flight the removal takes at most 30 seconds.
+    Including the calls that are then in flight, the removal takes at most 30 seconds.
     """
 
     @property
     def longest_unread(self) -> float:
-        """Longest time, in seconds, between two reads of a settled pool's objects when no event about them arrives."""
+        """Longest time, in seconds, for which a pool's objects are not read if nothing is in progress in the pool and
+        no event about the objects arrives.
+        """
         return 6 * self.settled
 
 
@@ -200,7 +202,7 @@ class OperatorSettings:
             "FAIRLEAD_LEAVING_NODES",
             Choice((NO_NODES, TERMINATIONS, CORDONS)),
             "the nodes whose instances are drained before they are evicted",
-            "`terminations`: nodes that an autoscaler or a cloud announces to take away; `cordons`: also cordoned nodes; both need the right to get nodes",
+            "`terminations`: nodes whose removal an autoscaler or a cloud has announced; `cordons`: also cordoned nodes; both need the right to get nodes",
         ),
     )
     engine_image: str = field(

@@ -149,12 +149,12 @@ class Sleepers:
         self._engines = engines
         self._addresses: dict[str, str] = {}
         self._refusing: set[str] = set()
-        """Instances whose engines have the `/sleep` endpoint but refused to sleep."""
+        """Instances whose engines refused to sleep, although they have the `/sleep` endpoint."""
         self._orders: dict[str, asyncio.Task[None]] = {}
 
     async def asked(self, pods: tuple[Pod, ...], roles: Collection[Role]) -> tuple[Pod, ...]:
-        """Return the pods with the present sleep states of their engines. Only engines of `roles`, the roles that keep
-        sleepers, and engines that slept before are called.
+        """Return the pods with the present sleep states of their engines. An engine is called if its role is in `roles`
+        (the roles that keep instances asleep), or if its instance is asleep or waking up.
         """
         able = [pod for pod in pods if pod.address is not None and _is_asked(pod, roles)]
         self._addresses = {pod.instance.id: pod.address for pod in able if pod.address is not None}

@@ -52,14 +52,14 @@ from fairlead_process.policies import installed_policies
 class NothingHandled(kopf.DiffBaseStorage):
     """A storage for kopf that stores nothing on pools.
 
-    Kopf would store there the configuration that was last handled, to tell updates from creations. The operator does
-    not need this, because every reconciliation reads the whole pool. The annotation would store each pool's spec a
-    second time and cost a write per change.
+    By default, kopf stores the last handled spec of an object in an annotation, to tell updates from creations. The
+    operator does not need this, because every reconciliation reads the whole pool. The annotation would store each
+    pool's spec a second time and cost a write per change.
     """
 
     def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
-        """Return an empty essence, because nothing compares essences. With a full essence, kopf would copy every object
-        at every event.
+        """Return an empty essence (the part of an object that kopf compares), because the operator does not let kopf
+        compare objects. For a full essence, kopf would copy every object at every event.
         """
         return cast(kopf.BodyEssence, dict[str, Any]())
 
@@ -80,7 +80,7 @@ _WATCHES = 7
 
 
 class ServesPools(Protocol):
-    """The call that the start needs to check whether the Kubernetes API is ready."""
+    """The call by which the start of the operator checks whether the Kubernetes API is ready."""
 
     async def serves_pools(self) -> bool:
         """Return whether the server responds and knows Fairlead's resources. Raises ClusterError."""
@@ -136,9 +136,9 @@ def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
 def _pool_workers(
     memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster, metrics: OperatorMetrics
 ) -> tuple[PoolWorkers, dict[str, Callable[[], Coroutine[Any, Any, None]]]]:
-    """Return an empty collection of pools' workers, and by name the loops that wake workers for changes without events:
-    requests held for pools at zero, gateways' statuses, nodes that are taken away, and deleted pools that the control
-    API still knows.
+    """Return an empty collection of pools' workers, and a mapping from names to loops. The loops wake workers after
+    changes that no Kubernetes event reports: requests held for pools at zero, gateways' statuses, nodes that are taken
+    away, and deleted pools that the control API still knows.
     """
     place = settings.control_plane
     api = SystemApi(place.urls, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
@@ -189,8 +189,9 @@ class Leads(Protocol):
 async def lead(election: Leads, memo: kopf.Memo) -> None:
     """Renew the Lease as long as it is held, then stop kopf.
 
-    Until kopf has stopped, FencedCluster blocks its writes. A signal stops kopf and the process, even if kopf is
-    already stopping because the Lease was lost; kopf itself would ignore such a second request to stop.
+    Until kopf has stopped, FencedCluster blocks its writes. A signal stops kopf and the process. It stops the process
+    even if kopf is already stopping because the Lease was lost; without the handler here, kopf would ignore the signal
+    then.
     """
 
     def end() -> None:

@@ -20,7 +20,7 @@ import msgspec
 from fairlead_process.json_documents import decode_json, nests_deeper, not_utf8, read_json, too_deep
 
 FAILURES = 3
-"""Number of failures in a row of one kind's watch after which all its objects are listed again."""
+"""Number of failures in a row after which the watch of a kind begins with a new list of all objects of that kind."""
 LONGEST_LINE = 64 * 1024 * 1024
 """Maximum size of one event in bytes; an object has at most 3 MB."""
 DEEPEST = 512
@@ -110,8 +110,9 @@ class Watches:
     async def __call__(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         """Return the response. If it is the response to a watch, it contains only events that kopf understands.
 
-        If the watch's version is too old, some servers report this in the stream, which kopf understands. Other servers
-        respond with the status 410, which would end the operator; the watch is then repeated from the present state.
+        If the version from which a watch continues is too old, some servers report this in the stream, which kopf
+        understands. Other servers respond with the status 410, which would end the operator. In that case, the watch is
+        repeated from the present state.
         """
         answer = await send(request)
         if "watch" not in request.url.query:
@@ -143,7 +144,7 @@ class Watches:
 
 class WatchLines:
     """The content of a watch's response for kopf: whole lines, each an event. All other attributes come from the
-    original content, because aiohttp reads its state.
+    original content, because aiohttp reads them.
     """
 
     def __init__(self, content: aiohttp.StreamReader, path: str, watches: Watches) -> None:

@@ -33,8 +33,8 @@ ACCOUNT = (
     *("setpriv", f"--reuid={POSTGRES_UID}", f"--regid={POSTGRES_UID}", "--clear-groups", "--pdeathsig=keep"),
     *("--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--securebits=+no_setuid_fixup"),
 )
-"""Command prefix that switches to uid 65534 and keeps the capability. Without the secure bit, access(2), by which
-Postgres looks for its files, would ignore the capability (capabilities(7)).
+"""Command prefix that switches to uid 65534 and keeps the capability CAP_DAC_OVERRIDE. It also sets a secure bit.
+Without this bit, access(2), by which Postgres looks for its files, would ignore the capability (capabilities(7)).
 """
 USER = "fairlead"
 DATABASE = "fairlead"

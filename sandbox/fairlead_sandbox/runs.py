@@ -143,7 +143,9 @@ class SupervisedRun:
         self._say("\n" + render(self._coloured))
 
     def _changed(self) -> None:
-        """Save the supervisor's notes on processes, which have changed, and show the processes that became ready."""
+        """Save the notes on all processes after a change, and print each entry of the table that has become ready or
+        done.
+        """
         if self._supervisor is None:
             return
         self._save(processes=self._supervisor.notes)

@@ -22,9 +22,9 @@ from fairlead_sandbox.summary import StartReport, activate_script, make_login_li
 
 ENGINE_PORT = 8000
 UNUSED_LOOPBACK = "127.39.255.254"
-"""A loopback address to which no process binds explicitly.
+"""A loopback address on which no process listens explicitly.
 
-If a port is taken on this address, some process listens on that port of all addresses.
+If a port is taken on this address, a process listens on that port of all addresses (0.0.0.0).
 """
 
 
@@ -119,8 +119,8 @@ class SandboxRun:
 
 
 def engine_port() -> int:
-    """Return the port of the demo's engines. It is not claimed, because sandboxes share it, each on its own
-    addresses.
+    """Return the port of the demo's engines. The port is not claimed, because sandboxes share it: the engines of each
+    sandbox listen on other loopback addresses.
     """
     return first_free("engine", ENGINE_PORT, UNUSED_LOOPBACK)
 

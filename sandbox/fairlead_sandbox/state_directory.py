@@ -99,9 +99,9 @@ class StateDirectory:
             raise SandboxError(f"{self.socket_directory} belongs to another user; choose a shorter --state-dir without a comma")
 
     def _socket_owners(self) -> set[int]:
-        """Return the uids that may own the socket's folder: the current user's uid and, if root runs the sandbox and
-        the folder lies in the state directory, also the uid of Postgres. A folder elsewhere is in a place where
-        everybody may write.
+        """Return the uids that may own the socket's folder. The current user's uid may own it. If root runs the sandbox
+        and the folder lies in the state directory, the uid of Postgres may own it too. Elsewhere it may not, because
+        everybody may write in the place of such a folder.
         """
         is_of_root = os.geteuid() == 0 and self.socket_directory.parent == self.root
         return {os.getuid(), POSTGRES_UID} if is_of_root else {os.getuid()}

@@ -21,7 +21,7 @@ from processkube.probing import ask_url
 
 ASK_EVERY_SECONDS = 0.1
 START_ATTEMPTS = 5
-"""Maximum number of exits before the process is ready for the first time; the start has then failed.
+"""The start has failed if the process has ended this many times without ever becoming ready.
 
 A process that was ready once is restarted without limit.
 """

@@ -219,7 +219,7 @@ def _leave(
     engine: ServedEngine, health: Health, observations: PoolObservations | None, timeout_seconds: float, now: float
 ) -> tuple[ServedEngine | None, str]:
     """Advance an engine that is no longer in the file by one round. Return the engine, or None once it has left the
-    pool; and a text about how it left, empty before.
+    pool. The second result is a text about how it left, empty as long as it is in the pool.
     """
     if engine.state in {InstanceState.STARTING, InstanceState.LOST}:
         return None, "was removed from the file; it did not answer"

@@ -1,7 +1,8 @@
 """Plays the role of the Kubernetes API for plans, with files in place of objects and with the same preconditions.
 
-A change of the pool is written only into Fairlead's own file. A file that the user gave is never written; it counts as
-the owner of its pool. Marks on engines are stored separately in both cases.
+A change of the pool is written only into Fairlead's own pool file. A pool file that the user gave is never written; the
+pool then counts as owned by that file. Marks on engines, such as a requested drain, are always stored in a separate
+file.
 """
 
 import uuid
@@ -105,7 +106,7 @@ class FileCluster:
         return self._engine(target, told)
 
     def _read(self, target: Target) -> ClusterObject:
-        """Return the target as an object. Raises NotFound."""
+        """Return the target (pool, list of engines, or engine) in the form of a Kubernetes object. Raises NotFound."""
         memory, file = self._known(target)
         if target.kind is TargetKind.POOL:
             return self._pool(memory, file, self._files.read_marks(), self._files.content())
@@ -114,7 +115,9 @@ class FileCluster:
         return self._engine(target, self._files.read_marks())
 
     def _known(self, target: Target) -> tuple[Memory, PoolFile]:
-        """Return the source's memory and the pool's file. Raises NotFound if the target is not in the file."""
+        """Return the stored memory of the source (the process that reports the pool), and the pool's file. Raises
+        NotFound if the target does not exist.
+        """
         memory = self._files.read_memory()
         file = self._files.read_pool(self._policies)
         missing = NotFound(target.kind.value, f"{target.namespace}/{target.name}")
@@ -138,8 +141,8 @@ class FileCluster:
         )
 
     def _listed(self, memory: Memory, file: PoolFile, marks: Marks, content: str) -> ClusterObject:
-        """Return the list of engines as an object. Its generation is separate from the file's, so that other changes of
-        the file do not invalidate a plan.
+        """Return the list of engines in the form of a Kubernetes object. Its generation changes only with this list, so
+        that other changes of the file do not invalidate a plan for the list.
         """
         engines = _engines(file)
         generation = int(digest(yaml.safe_dump(engines))[:12], 16)

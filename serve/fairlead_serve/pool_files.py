@@ -33,8 +33,8 @@ MOST_ENGINES = 1024
 FILE = "file"
 """Path prefix that the schema gives to the file's fields; it is removed from every error message."""
 NOT_OF_FILES = ("scaling", "ratio", "rollout", "gateway")
-"""Sections of an InferencePool's spec about creating instances, or about objects in a cluster; a file cannot have
-them.
+"""Sections of an InferencePool's spec that a file cannot have, because they are about the creation of instances or
+about objects in a cluster.
 """
 REAL_ENGINES = ("vllm", "sglang")
 SECTIONS = frozenset({"adapters", "routing", "slo", "earlyRejection", "priorityClasses", "drain"})
@@ -75,7 +75,9 @@ class EngineEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedEngineSpec(EngineFigures):
-    """Figures about the engines that routing needs, and where the engines' metrics are."""
+    """The type of the engines, the figures about them that routing needs, such as their prefill speed, and where their
+    metrics are read.
+    """
 
     type: str | None = text("Type of all engines; by default detected from the first one that answers.", None, enum=REAL_ENGINES)
     metrics: MetricsSpec = nested(MetricsSpec, "Where the engines' own metrics are read.")

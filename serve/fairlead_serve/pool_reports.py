@@ -20,7 +20,9 @@ from fairlead_serve.pool_files import PoolFile
 from fairlead_serve.state_files import Marks, Memory, StateFiles
 
 FILE_MANAGER = "file"
-"""The name of the author of a spec that a person last changed in the file, and not by a plan."""
+"""The name reported as the author of the spec if a person changed it last, in the file. After a change by a plan, the
+author is FIELD_MANAGER.
+"""
 _OF_SCALING = frozenset({ConditionType.SCALING_ACTIVE, ConditionType.SCALING_LIMITED})
 """Conditions that do not apply to engines that Fairlead does not create."""
 

@@ -47,7 +47,9 @@ class EngineFindings:
 
 
 def keyless_words(pool_file: Path) -> str:
-    """Return the remedy for engines that respond but do not list their models. The list may need an API key."""
+    """Return the message for the case that engines respond but list their models only to clients with an API key. It
+    asks for the model in `pool_file`.
+    """
     return f"no engine lists its model without an API key: write `model` into {pool_file}"
 
 
@@ -197,7 +199,7 @@ _WITHOUT_MODELS = Health(ready=False, reason="ModelsNotListed", words="it lists 
 
 
 def _failure(error: httpx.HTTPError) -> tuple[str, str]:
-    """Return a reason and a sentence for the failure."""
+    """Return the reason (one word) and a sentence for the error of a probe that got no response."""
     if isinstance(error, httpx.TimeoutException):
         return NO_ANSWER, f"it does not answer within {TIMEOUT_SECONDS:g} s"
     if isinstance(error, httpx.ConnectError):

@@ -141,8 +141,8 @@ class PoolSource:
             raise InvalidInput("engine.type", file.pool.engine.type, f"keep {self._memory.engine_type}, or {again}")
 
     async def _identity(self, wanted: Sequence[WantedEngine]) -> Memory | None:
-        """Return the memory of this pool: from the last run, or a new one. None while the pool's model is unknown, or
-        while an earlier pool of another name cannot be deleted.
+        """Return the stored memory of this pool (its identity and the states of its engines), either from the last run
+        or new. None while the pool's model is unknown, or while an earlier pool of another name cannot be deleted.
         """
         pool, memory = self._file.pool, self._memory
         if self._exchange is not None:

@@ -29,9 +29,8 @@ Document = TypeVar("Document")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Annotations that plans set on the pool and on its engines. `written` is the digest of the file as the last plan
-    wrote it. If the file still has this digest, the last change was the plan's; otherwise a person has changed the file
-    since.
+    """Annotations that plans set on the pool and on its engines. `written` is the digest of the pool's file after the
+    last plan that wrote it. If the file has another digest now, a person has changed it since.
     """
 
     pool: dict[str, str] = field(default_factory=dict)

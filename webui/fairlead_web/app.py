@@ -53,8 +53,8 @@ MOST_FORM_BYTES = 1024 * 1024
 """Maximum number of bytes of a submitted form that has no file upload."""
 
 SHARED = (".png", "/series.json")
-"""Endings of paths whose responses depend only on the address and the caller's rights, and may therefore be shared:
-pictures, and the data of charts. The regions of live pages are shared too.
+"""Endings of paths (pictures, and the data of charts) whose responses depend only on the address and the caller's
+rights. People with equal rights may therefore get the same response. The same is true of the regions of live pages.
 """
 
 
@@ -165,11 +165,12 @@ def framed(handler: Handler) -> Handler:
 
 
 def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = True) -> Callable[[Request], Awaitable[Response]]:
-    """Return a handler that only people with a session can use. With `people_wait`, the handler takes precedence over
-    renderings for pages that are already open.
+    """Return a handler that only people with a session can use. With `people_wait`, a person waits for the handler's
+    response, so the handler runs before renderings that refresh open pages.
 
-    Writes need the session's form token. A failed call of the API becomes an error page or a problem document. The
-    route's `path` decides which of the two, because the requested address may end in a session's id of any form.
+    Writes need the session's form token. If a call of the API fails, the response is an error page or a problem
+    document. The route's `path` decides between the two. The requested address could not, because it may end in a
+    session's id, and such an id may look like the ending of a file.
     """
     shared = path.endswith(SHARED)
     for_programs = path.endswith(errors.LISTY)
@@ -224,8 +225,8 @@ def bounded(request: Request, most: int) -> Request:
 async def parts(handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, address: str, names: tuple[str, ...], stamp: str) -> bytes:
     """Render the named parts of the page at `address`, as this person may see them.
 
-    Raises ClientError if they cannot be rendered. Requests with the same `stamp`, from people with the same rights,
-    share one rendering.
+    Raises ClientError if they cannot be rendered. Requests of people with the same rights share one rendering if they
+    have the same `stamp`, which names the event or tick that caused the rendering.
     """
     base = visit.site.settings.base_path
     path, _, query = address.partition("?")

@@ -49,7 +49,7 @@ class Cluster:
         ]
 
     async def secrets(self, namespace: str) -> list[Document]:
-        """Return the Secrets that the chart made, whatever its release is called."""
+        """Return the Secrets that the chart made in the namespace, for any name of its release."""
         found = await self._api.call("GET", f"/api/v1/namespaces/{namespace}/secrets", query=[("labelSelector", _SECRETS)])
         return [_as_written({**one, "apiVersion": "v1", "kind": "Secret"}) for one in (found or {}).get("items") or ()]
 

@@ -144,8 +144,8 @@ async def _add_cluster(writer: Writer, kubeconfig: str, namespace: str) -> None:
 
 
 async def _restore_cluster(found: Backup, kubeconfig: str) -> list[str]:
-    """Restore the part of the backup that came from the cluster. Return lines about the created objects, and about the
-    remaining steps after the operator has created the roles.
+    """Restore the part of the backup that came from the cluster. Return lines for the user: one about each created
+    object, and the commands to run after the operator has created the roles.
     """
     async with cluster(kubeconfig) as there:
         made = [await there.make(one) for name in (SECRETS, POOLS) for one in found.document(name)]

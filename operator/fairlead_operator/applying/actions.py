@@ -65,8 +65,11 @@ _DELETION_EVENTS = {
     DeletionReason.OUTDATED: ("InstanceReplaced", "does not serve and has an old template"),
     DeletionReason.POD_FAILED: ("InstanceReplaced", "failed permanently"),
     DeletionReason.NOT_WOKEN: ("InstanceReplaced", "did not wake up"),
-    DeletionReason.SLEEPS_UNNEEDED: ("InstanceDeleted", "sleeps and is not needed: roles[].warm keeps fewer, or its template is old"),
-    DeletionReason.OUT_OF_TURN: ("OutOfTurn", "keeps another pool from the device that they share; it is not its turn"),
+    DeletionReason.SLEEPS_UNNEEDED: (
+        "InstanceDeleted",
+        "sleeps and is not needed: more sleep than roles[].warm keeps, or its template is old",
+    ),
+    DeletionReason.OUT_OF_TURN: ("OutOfTurn", "leaves the shared device, because it is the turn of another pool"),
     DeletionReason.LOST_TOO_LONG: ("InstanceReplaced", "was lost for too long"),
 }
 
@@ -106,9 +109,10 @@ class Applier:
     async def apply(self, actions: Sequence[Action], spec: PoolSpec | None, former: PoolSpec | None = None) -> bool:
         """Apply the actions. Returns whether all were done.
 
-        Instances are created from `spec`, or from `former` if the action has the template of `former`. After one
-        refused creation of a role, no other creation of that role is tried. All other actions are still applied, so
-        that instances are marked as lost, drained and deleted even while no instance can be created.
+        Instances are created from `spec`, the spec in force. During a halted rollout, an action may need the earlier
+        template instead; its instance is then created from `former`, the spec with that template. After one refused
+        creation of a role, no other creation of that role is tried. All other actions are still applied, so that
+        instances are marked as lost, drained and deleted even while no instance can be created.
 
         Raises ClusterUnavailable at once if the Kubernetes API cannot be reached, because the remaining actions would
         fail too.
@@ -174,12 +178,13 @@ class Applier:
         logger.info("instance exists already", extra={"instance": name})
 
     async def _require_ours(self, resource: Resource, kind: str, found: Mapping[str, Any] | None, *, is_fresh: bool) -> None:
-        """Raise NotOwned if an object of another owner has the name.
+        """Raise NotOwned if the found object has another owner.
 
-        Raise Altered if the pool's object lacks the label by which instances are found. Its instance would not count,
-        so each round would create another. A fresh object is deleted first. Any other object gets its label back,
-        because its instance may already serve. Such an object exists, for example, if the operator was killed before it
-        could delete it.
+        Raise Altered if the pool's object lacks the label by which the operator finds instances. Without this label,
+        the object's instance would not be counted, so each round would create another instance. If the object was
+        created just now (`is_fresh`), it is deleted. An older object gets its label back, because its instance may
+        already serve. An older object without the label exists, for example, if the operator was killed before it could
+        delete the object.
         """
         metadata = found["metadata"] if found is not None else {}
         what = f"{kind} {self._identity.namespace}/{metadata.get('name')}"

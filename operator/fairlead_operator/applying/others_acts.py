@@ -1,8 +1,8 @@
 """Handles changes that others make to the pool's pods: records each change, and repairs it if possible.
 
-The control API reports which of its recorded instances are missing in the operator's state. Therefore a restarted
-operator also notices instances that ended while no operator ran. If the pod of a missing instance still exists, it has
-only lost its labels and annotations (marks).
+The control API stores the pool's instances, and reports which of them are missing in the state that the operator sent.
+So a restarted operator also notices instances that ended while no operator ran. If the pod of a missing instance still
+exists, the pod has only lost its labels and annotations (marks).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -92,8 +92,9 @@ class OthersActs:
         return self._unreplaced
 
     def planned(self, actions: Iterable[Action], *, is_planned: bool) -> None:
-        """Forget the instances that a plan replaces, so that each is replaced only once. If the plan creates no
-        instance, forget all instances, because then no instance is missing.
+        """Forget the ended instances that these actions replace, so that each of them is replaced only once. If a plan
+        was made and it creates no instance, forget all ended instances, because then the pool needs no further
+        successor.
         """
         creations = [action for action in actions if isinstance(action, CreateInstance)]
         if is_planned and not creations:
@@ -102,8 +103,8 @@ class OthersActs:
             self._unreplaced.pop(action.replaces, None)
 
     async def _relabelled(self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return the pool's own pods that the last reading contained and that still exist but are not among
-        `documents`, as after a change of their labels.
+        """Return the pool's own pods that the last reading contained, that are not among `documents`, and that still
+        exist. Somebody has probably changed their labels.
         """
         names = sorted(self._marks.missing(documents) - self._told)
         return [found for name in names if (found := await self._own(identity, name)) is not None]

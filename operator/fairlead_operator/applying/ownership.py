@@ -63,10 +63,10 @@ def strange_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity)
 
 
 async def adopt_selected(cluster: Cluster, identity: PoolIdentity, claim: Claim) -> None:
-    """Make a selected pod an instance of the pool, if the pod is unchanged since it was read, so that only one of two
-    pools gets it.
+    """Make a selected pod an instance of the pool, if the pod is unchanged since it was read. If two pools try to adopt
+    the same pod, only the first one succeeds.
 
-    Raises ClusterError, and NotOwned if another pool has the pod.
+    Raises ClusterError, and NotOwned if the pod is already an instance of another pool.
     """
     if claim.claimant is not None:
         uid, name = claim.claimant
@@ -180,8 +180,8 @@ def _ownership(found: Mapping[str, Any], identity: PoolIdentity) -> dict[str, An
 
 
 def _guarded(found: Mapping[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes with uid and resourceVersion of `found`, so that they are refused if the object has changed
-    since it was read.
+    """Add the uid and the resourceVersion of `found` to a patch and return the result. The server then refuses the
+    patch if the object has changed since it was read.
     """
     guards = {"uid": found["metadata"]["uid"], "resourceVersion": found["metadata"]["resourceVersion"]}
     return changes | {"metadata": changes.get("metadata", {}) | guards}

@@ -18,8 +18,8 @@ from fairlead_operator.pool_identity import PoolIdentity
 logger = logging.getLogger(__name__)
 
 SLOW_SECONDS = 3.0
-"""Duration of a refused call, in seconds, from which the refusal counts as slow. A slow call waited for something, such
-as an admission webhook that hangs.
+"""A refusal counts as slow if the refused call took at least this many seconds. Such a call waited for something, for
+example for an admission webhook that hangs.
 """
 
 
@@ -37,9 +37,9 @@ class ActionRetries:
     """The retries of one pool. A round begins with `begin_round` and ends with `end_round`; Unix times come from
     `clock`.
 
-    An action's key is a tuple that begins with the action's kind and ends with its object and the change, so that a
-    corrected action is tried without a pause. After one slow refusal, a round postpones its other actions of the same
-    kind to the next round, and gives each action of another kind at most `SLOW_SECONDS`.
+    An action's key is a tuple: the action's kind, its object, and the change to that object. A corrected action has
+    another key, so it is tried without a pause. After one slow refusal, the round postpones its other actions of the
+    same kind to the next round. It gives each action of another kind at most `SLOW_SECONDS`.
     """
 
     def __init__(self, recorder: EventRecorder, clock: Callable[[], float], longest_pause: float) -> None:
@@ -98,7 +98,10 @@ class ActionRetries:
             if isinstance(error, ClusterUnavailable) and not _answers_others(error):
                 raise
             reason = ActionFailureReason.CHILD_NOT_OURS if isinstance(error, NotOwned) else ActionFailureReason.ACTION_FAILED
-            words = str(error) or f"no answer within {SLOW_SECONDS:g} s, after another write had waited for longer"
+            words = (
+                str(error)
+                or f"no answer within {SLOW_SECONDS:g} s; the limit is short, because another write of this round waited too long"
+            )
             asked_for = error.retry_after if isinstance(error, ClusterUnavailable) else 0.0
             problem = ActionFailure(reason=reason, message=words)
             self._failed(identity, what, problem, began, asked_for, is_conflict=_is_conflict(error))
@@ -145,7 +148,7 @@ def _is_conflict(error: Exception) -> bool:
 
 
 def _answers_others(error: ClusterUnavailable) -> bool:
-    """Return whether other calls may succeed after this error. A 429, a 5xx or a missing response may concern only this
-    call, for example if an admission webhook fails or hangs.
+    """Return whether calls for other objects may succeed after this error. They may if the error is a 429, a 5xx or a
+    missing response, because an admission webhook that fails or hangs, for example, affects only this call.
     """
     return error.is_late or (error.status is not None and (error.status == 429 or error.status >= 500))

@@ -65,7 +65,9 @@ class _NotShown(Exception):
 
 
 class GatewayObjects:
-    """Creates and removes the objects by which gateways find one pool. The memory only saves calls."""
+    """Creates and removes the objects by which gateways find one pool. The object remembers its last result only to
+    avoid unnecessary calls.
+    """
 
     def __init__(self, cluster: Cluster, retries: ActionRetries, picker: PickerSettings) -> None:
         self._cluster = cluster

@@ -100,8 +100,9 @@ def picker_slices(identity: PoolIdentity, picker: PickerSettings, of_routers: It
 
 
 def _port_of(document: Mapping[str, Any], picker: PickerSettings) -> int | None:
-    """Return the port of a slice at which routers listen for proxies: the Service's own port, else the port with the
-    usual name, else the first port. A Service may have other ports, for example for health checks.
+    """Return the port, in an EndpointSlice, at which routers listen for proxies. This is the port of the Service in the
+    settings, else the port with the usual name, else the first port; None without ports. A Service may have other
+    ports, for example for health checks.
     """
     told = [(one.get("name"), int(one["port"])) for one in document.get("ports") or ()]
     preferred = sorted(told, key=lambda one: (one[1] != picker.port, one[0] != _PORT_NAME))

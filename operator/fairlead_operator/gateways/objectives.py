@@ -36,8 +36,8 @@ def is_of(document: Mapping[str, Any], pool: str) -> bool:
 
 def read_objectives(documents: Iterable[Mapping[str, Any]], pool: str, declared: Iterable[PriorityClass]) -> Objectives:
     """Return the priority classes that InferenceObjectives declare for a pool. If several classes have the same name,
-    only one is used; the pool's own classes come first. While a cluster migrates, both API groups may contain the same
-    objective, with the same name and priority.
+    only one is used; the pool's own classes come first. Two objectives with the same name and priority are not reported
+    as a conflict, because both API groups may contain the same objective while a cluster migrates.
     """
     own = {one.name for one in declared}
     found: dict[str, PriorityClass] = {}

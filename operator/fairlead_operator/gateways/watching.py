@@ -26,7 +26,9 @@ _NO_SUCH_KIND = "no such kind"
 
 
 class GatewayNews:
-    """The pools of this operator that have `spec.gateway`, each with its last read gateway statuses and objectives."""
+    """The pools of this operator that have `spec.gateway`. For each of them, the gateway statuses and objectives are
+    kept as they were last read.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[PoolKey, str | None] = {}

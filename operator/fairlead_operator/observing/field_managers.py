@@ -10,10 +10,11 @@ from fairlead_operator.merge_patches import without_nulls
 def spec_manager(metadata: Mapping[str, Any], *member: str) -> str:
     """Return the field manager that last wrote the spec, or `unknown`.
 
-    With a `member` of the spec, such as `replicas`, return the manager that owns that member; `roles, prefill,
-    replicas` is the member of the list item with that name. A member without an owner has its default; the last writer
-    of the spec is then returned. Ownership is needed because the scale subresource takes ownership of `replicas` but
-    writes no time (Kubernetes' scale handler).
+    If `member` names a field of the spec, such as `replicas`, return the manager that owns this field. A path leads
+    into an item of a list by the item's name: `roles`, `prefill`, `replicas`. A field that nobody owns has its default;
+    in this case too, the last writer of the spec is returned. Ownership decides, and not the time of the last write,
+    because a write to the scale subresource takes ownership of `replicas` but records no time (Kubernetes' scale
+    handler).
     """
     writers = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
     owners = [(time, manager) for time, manager, owned in writers if owned is not None and _owns(owned, member)]
@@ -40,7 +41,9 @@ def who_changed(pool: Mapping[str, Any]) -> str:
 
 
 def _owns(owned: Mapping[str, Any], member: Sequence[str]) -> bool:
-    """Return whether a set of fields (`f:` before a name, `k:` before an item's key) includes the member."""
+    """Return whether a set of fields, in the form of managedFields, includes the member. In this form, `f:` precedes
+    the name of a field, and `k:` the key of a list's item. False for an empty `member`.
+    """
     fields: Any = owned
     for name in member:
         item = "k:" + json.dumps({"name": name}, separators=(",", ":"))

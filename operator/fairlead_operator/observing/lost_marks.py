@@ -44,7 +44,9 @@ _ONCE = frozenset({HASH_ANNOTATION, CREATED_ANNOTATION, ORDINAL_ANNOTATION, FAIL
 """
 _BY_LETTER = {role.value[0]: role for role in Role}
 _LOOKED_AHEAD = 1000
-"""Number of ordinals after the last known ordinal that are tried when a pod's ordinal is searched from its name."""
+"""Distance from the highest known ordinal within which an ordinal computed from a pod's name is accepted. A larger
+ordinal cannot have been given yet.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +137,9 @@ class KnownMarks:
 
 def marks_shown(metadata: Mapping[str, Any]) -> tuple[object, ...]:
     """Return the parts of a pod that change when its marks change: the operator's labels with their values, the names
-    of its annotations, the values of the constant annotations, and the uids of the pod's owners. If the result changes,
-    somebody else may have removed marks, because the operator never does; the pod must then be examined.
+    of its annotations, the values of the constant annotations, and the uids of the pod's owners. If the result differs
+    from the pod's earlier result, the pod must be examined. Somebody may have removed marks, because the operator never
+    removes any.
     """
     labels, annotations = _present(metadata.get("labels"), _LABELS), _present(metadata.get("annotations"), _ANNOTATIONS)
     said = [annotations.get(name) for name in sorted(_ONCE)]
@@ -158,7 +161,9 @@ def made_by(identity: PoolIdentity, name: str, *, last: int) -> bool:
 
 
 def ordinal_of(name: str, identity: PoolIdentity, role: Role, last: int) -> int | None:
-    """Return the ordinal from which this pool made this name; None if the pool cannot have made it yet."""
+    """Return the ordinal of the pod of this name, if this pool made the name from an ordinal; None if the pool cannot
+    have made the name yet. `last` is the highest ordinal given so far.
+    """
     found = ordinal_of_name(name.removesuffix(LEADER), identity.name, identity.uid, role)
     return found if found is not None and found < last + _LOOKED_AHEAD else None
 

@@ -88,7 +88,8 @@ class LeavingNodes:
 
     def marked(self, pool: PoolKey, pods: Iterable[Pod]) -> tuple[Pod, ...]:
         """Return the pool's pods. A pod whose node will be taken away is marked as if a person had requested its drain.
-        After a restart of the operator, a drain for this reason continues until the operator has read the node.
+        After a restart, the operator has not read the nodes yet. Until it has read a pod's node, a drain on request
+        that is already in progress continues.
         """
         found = tuple(pods)
         if self._when == NO_NODES:

@@ -1,8 +1,9 @@
-"""The port and the figures of a pod's own engine, according to the spec from which the pod was created.
+"""Finds the port and the engine facts (type, metrics, speed and KV cache size) of a pod's own engine, from the spec
+from which the pod was created. Pure.
 
-Pure. For a pod with the present template, the spec in force counts, so that a corrected figure applies at once. For an
-earlier template, the newest revision with that template counts. If no such revision is left, or the pod belongs to a
-workload, its containers show the port; all other figures are taken from the present spec.
+For a pod with the present template, the spec in force counts, so that a corrected fact applies at once. For an earlier
+template, the newest revision with that template counts. If no such revision is left, or the pod belongs to a workload,
+the port is read from the pod's containers, and all other facts are taken from the present spec.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,15 +33,15 @@ class ShownPorts:
     probed: frozenset[int] = frozenset()
     named: int | None = None
     elsewhere: frozenset[int] = frozenset()
-    """The ports that any of the pod's containers declares."""
+    """The ports that all containers of the pod declare, including side-cars."""
 
     def own(self, wanted: int | None) -> int | None:
         """Return the port at which the pod's engine listens, according to its manifest; None if the manifest does not
         show it.
 
-        If the manifest contains `wanted`, the port of the spec in force, this is the port. Otherwise it is the only
-        port that the container declares and a probe uses, else a declared port with the usual name, else the only
-        probed port.
+        `wanted` is the port of the spec in force. If the manifest contains `wanted` anywhere, the result is `wanted`.
+        Otherwise it is the only port that the engine's container declares and a probe uses, else the declared port with
+        the usual name, else the only probed port.
         """
         if wanted in self.declared | self.probed | self.elsewhere:
             return wanted
@@ -53,9 +54,9 @@ class ShownPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEngine:
-    """The known facts about a pod's engine. `engine` has the engine's own figures, None if the figures of the spec in
-    force apply. `is_assumed` is True if the port is the port of the spec in force, because neither a revision nor the
-    pod shows another.
+    """The known facts about a pod's engine. `engine` has the facts in which the pod's engine differs from the spec in
+    force, None if that spec's facts apply. If neither a revision nor the pod shows the port, `port` is the port of the
+    spec in force, and `is_assumed` is True.
     """
 
     port: int | None
@@ -100,7 +101,7 @@ def pod_engine(template: str, shown: ShownPorts, present: PoolSpec | None, made_
 
 
 def by_template(spec: PoolSpec | None) -> Mapping[str, PoolSpec]:
-    """Return the spec, keyed by the hashes of its roles' templates."""
+    """Return a mapping from the hash of each role's template to the given spec; empty without a spec."""
     return {spec_hash(spec, role.name): spec for role in spec.roles} if spec is not None else {}
 
 

@@ -87,7 +87,7 @@ class Pod:
     node: str | None
     restarts: int
     weight: float
-    """The instance's share of the keys relative to an instance of weight 1."""
+    """The instance's share of the keys on the hash ring, relative to an instance of weight 1."""
     reason: str
     trouble: Trouble | None
     revision: str = ""
@@ -105,7 +105,9 @@ class Pod:
         return joined(self.ip, self.engine.port) if self.ip and self.engine.port is not None else None
 
     def report(self, share: float = 1.0, *, stays: bool = True) -> InstanceReport:
-        """Return the report of the instance to the control API, with a share (0-1) of its weight."""
+        """Return the report of the instance to the control API. `share` (0-1) reduces the reported weight while the
+        instance warms. `stays` is False if the instance will be drained soon.
+        """
         return InstanceReport(
             id=self.instance.id,
             pod_uid=self.uid,
@@ -139,14 +141,15 @@ def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str, spec: Pool
 
 
 def with_engines(pods: Iterable[Pod], present: PoolSpec | None, formers: Mapping[str, PoolSpec]) -> tuple[Pod, ...]:
-    """Return the pods, with the figures of their own engines; see `pod_engine`."""
+    """Return the pods, each with the facts of its own engine; see `pod_engine`."""
     made_from = {**formers, **by_template(present)}
     return tuple(replace(pod, engine=pod_engine(pod.instance.spec_hash, pod.shown, present, made_from)) for pod in pods)
 
 
 def _read_adopted(document: Mapping[str, Any], spec: PoolSpec | None) -> Pod:
-    """Read an adopted pod. If a role selects the pod, its template counts as known; otherwise it is unknown. The pod's
-    image decides with which other instances it can exchange KV blocks.
+    """Read an adopted pod. If a role of the spec selects the pod, the pod counts as up to date; otherwise its template
+    hash is empty, which means unknown. The pod's KV revision follows from the model and the pod's image: it decides
+    with which other instances the pod can exchange KV blocks.
     """
     pod, labels = read_pod(document), document["metadata"].get("labels") or {}
     role = selected_role(labels, spec)

@@ -71,7 +71,7 @@ def read_workload(
 
 
 def place_of(metadata: Mapping[str, Any]) -> int:
-    """Return the ordinal of a pod of an ordered workload; 0 for other pods."""
+    """Return the ordinal of a pod of a workload that numbers its pods, such as a StatefulSet; 0 for other pods."""
     labels = metadata.get("labels") or {}
     told = next((labels[name] for name in _ORDINALS if name in labels), None) or str(metadata["name"]).rpartition("-")[2]
     return int(told) if told.isdecimal() else 0

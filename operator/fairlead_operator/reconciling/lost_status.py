@@ -1,9 +1,9 @@
 """Finds the numbers of instances of a pool whose status is lost, from its budgets and its instances. Pure.
 
 The Kubernetes API does not promise to keep a status. A restore leaves it out, and a pool that is deleted without its
-children and created again begins without one. Therefore the roles' budgets contain the last decided numbers too, and
-change with them. A budget that remains from an earlier pool of the same name is ignored; then the instances are
-counted.
+children and created again begins without one. Therefore the operator also writes the last decided number of instances
+of each role on the role's budget (PodDisruptionBudget). A budget that remains from an earlier pool of the same name is
+ignored; then the instances are counted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,19 +56,20 @@ def standing_numbers(
 
 
 def _stays(instance: ObservedInstance) -> bool:
-    """Return whether the instance counts among the desired instances. A drained instance counts, because its successor
-    will replace it, unless it was drained to reduce the number.
+    """Return whether the instance counts towards the desired number. An instance that is being drained counts, because
+    its successor will replace it, unless it is drained because the pool had too many instances.
     """
     is_over = instance.terminating or (instance.adopted and instance.health is PodHealth.FAILED)
     return not is_over and not instance.drained_as_surplus
 
 
 def goes_on_from(spec: PoolSpec | None, previous: PoolSpec | None, standing: Mapping[Role, int]) -> Mapping[Role, int]:
-    """Return the numbers of instances from which scaling continues if its memory is empty: the present numbers
-    (`standing`).
+    """Return the number of instances of each role from which scaling continues if its memory is empty: the present
+    numbers (`standing`), or nothing.
 
-    `previous` is the spec that was in force before, None if it is lost too. The result is empty if the previous spec
-    did not scale, so that nothing had to be remembered, or if another number has been declared since.
+    `previous` is the spec that was in force before, None if it is lost too. The result is empty if `previous` did not
+    scale by load, because then scaling had nothing to remember. It is also empty if another number of instances has
+    been declared since.
     """
     if spec is None or previous is None:
         return standing

@@ -53,14 +53,16 @@ class PoolReading:
     workloads: tuple[WorkloadReading, ...] = ()
     objectives: Objectives = NO_OBJECTIVES
     revisions: tuple[str, ...] = ()
-    """The names of the revisions of earlier templates that instances still have, the most frequent first."""
+    """The names of the revisions to which the instances with earlier templates belong, the most frequent revision
+    first.
+    """
     rollout: Rollout | None = None
     """The rollout in progress, from the status or, if the status is lost, from the rollout's revision; None without a
     rollout.
     """
     standing: Mapping[Role, int]
-    """Number of present instances by role, for the roles whose desired number is missing from the status; empty if the
-    status is complete.
+    """The present number of instances of each role whose desired number is missing in the status; empty if the status
+    is complete.
     """
 
     @property
@@ -98,11 +100,11 @@ class PoolReader:
         return await self._cluster.get(Resource.POOLS, self._key.namespace, self._key.name)
 
     async def pods(self, identity: PoolIdentity, spec: PoolSpec | None = None) -> list[dict[str, Any]]:
-        """Return all pods with the pool's label, and the pods that a role selects; leaders of groups as returned by
-        `with_groups`.
+        """Return all pods with the pool's label, and all pods that a role selects. For each group, the document of its
+        leader is returned (see `with_groups`).
 
-        They are read after the pool, so that the pool's status never counts a pod that is missing here. If a pod is in
-        both lists, the later reading counts.
+        The pods are read after the pool, so that the pool's status never counts a pod that is missing here. A pod that
+        has the label and is selected too is read twice; the second document is used.
         """
         found = await self._cluster.find(Resource.PODS, self._key.namespace, identity.selector())
         for role in spec.roles if spec is not None else ():
@@ -128,7 +130,9 @@ class PoolReader:
             return []
 
     async def read(self, identity: PoolIdentity, pool: dict[str, Any], pods: list[dict[str, Any]], in_force: SpecInForce) -> PoolReading:
-        """Read the input of a round: the pool and its pods, which were read before, and its roles' objects."""
+        """Return everything that a round needs. `pool` and `pods` were read before; the objects of the roles, the
+        workloads and the rollout's note are read here.
+        """
         objects = await self._role_objects(identity, in_force.spec)
         found, revisions = await self.instances(identity, pods, in_force)
         status = pool.get("status") or {}
@@ -181,8 +185,8 @@ class PoolReader:
     async def _workloads(
         self, identity: PoolIdentity, spec: PoolSpec | None, documents: list[dict[str, Any]], pods: tuple[Pod, ...]
     ) -> AsyncIterator[WorkloadReading]:
-        """Yield, for each workload that a role names, the workload with its scale, its pods and other autoscalers of
-        it. If the Kubernetes API refuses to return one workload, only that workload is not scaled.
+        """Yield a reading of each workload that a role names: its scale, its adopted pods, and the autoscalers that
+        also scale it. If the Kubernetes API refuses to return one workload, only that workload is not scaled.
         """
         role_of = {pod.instance.id: pod.instance.role for pod in pods if pod.instance.adopted and pod.instance.spec_hash == SELECTED_HASH}
         autoscalers: list[dict[str, Any]] | None = None
@@ -215,7 +219,7 @@ class PoolReader:
             return []  # an API without autoscaling/v2 has no autoscalers
 
     async def _objectives(self, identity: PoolIdentity, spec: PoolSpec | None) -> Objectives:
-        """Return the objectives of a pool that asks for gateways."""
+        """Return the InferenceObjectives of a pool with `spec.gateway`; NO_OBJECTIVES for any other pool."""
         if spec is None or spec.gateway is None or not self._serves_gateways:
             return NO_OBJECTIVES
         found = await find_objectives(self._cluster, identity.namespace)

@@ -81,22 +81,24 @@ class SettledPool:
         return replace(self.state, schedules=replace(schedules, at=at) if schedules is not None else None)
 
     def is_still(self, answer: PoolObservations) -> bool:
-        """Return whether a whole round with this response would change nothing: the routers use the same table version,
-        and every condition keeps its value.
+        """Return whether a whole round with the control API's response `answer` would change nothing: the routers use
+        the same table version, and every condition keeps its value.
         """
         known = self.facts.observations
         same_table = answer.table_acknowledged and known is not None and answer.table_version == known.table_version
         return same_table and _essence(replace(self.facts, observations=answer)) == _essence(self.facts)
 
     def after(self, answer: PoolObservations, now: float) -> "SettledPool":
-        """Return the settled pool with the figures of this response in the messages of its conditions."""
+        """Return the settled pool after the control API's response `answer`: the messages of its conditions have the
+        numbers of that response.
+        """
         facts = replace(self.facts, observations=answer)
         return replace(self, facts=facts, state=_judged(self.state, facts, now))
 
 
 def _judged(state: PoolState, facts: PoolFacts, now: float) -> PoolState:
-    """Return the state with the conditions that follow from these facts. The control API takes a condition's time from
-    the state that contains it; therefore a state must not repeat messages with older figures.
+    """Return the state with the conditions that follow from these facts. The conditions must be up to date in every
+    state that is sent, because the control API takes the time of a condition from the state that contains it.
     """
     conditions = merge_conditions(state.conditions, pool_conditions(facts), state.generation, format_second(now))
     return replace(state, conditions=conditions)
@@ -113,8 +115,9 @@ def is_settled(facts: PoolFacts) -> bool:
 
 
 def _essence(facts: PoolFacts) -> list[tuple[ConditionType, str, str, str]]:
-    """Return the parts of the conditions whose changes must be reported at once. Figures in messages are left out
-    except in Ready's message, because a new figure may wait for the next whole round.
+    """Return the parts of the conditions whose changes must be reported at once: types, statuses, reasons and words.
+    The numbers in messages are left out, because a new number may wait for the next whole round. Only the message of
+    Ready keeps its numbers.
     """
     return [(one.type, one.status, one.reason, _words(one)) for one in pool_conditions(facts)]
 
@@ -143,7 +146,7 @@ Step = TypeVar("Step")
 class PoolReconciler:
     """Reconciles one pool, never twice at once.
 
-    The object's memory only saves calls or repeated events; it decides nothing.
+    Values are kept in memory only to save calls and to avoid repeated events. No decision depends on them.
     """
 
     def __init__(self, key: PoolKey, dependencies: Dependencies) -> None:
@@ -345,7 +348,9 @@ class PoolReconciler:
         return adopted
 
     async def _decide(self, reading: PoolReading) -> PoolRound:
-        """Send the state to the control API, and make the round's decisions with the response. Raises ClusterError."""
+        """Send the pool's state to the control API, and return the round with the decisions that follow from the
+        response. Raises ClusterError.
+        """
         now, spec, instances, old = self._dependencies.clock(), reading.in_force.spec, reading.instances, reading.status
         schedules = scheduled(spec, now, forecast_left=suspends_forecast(old.get("conditions") or ()))
         told, ratio = (schedules.told, schedules.ratio) if schedules is not None else (None, None)
@@ -408,8 +413,8 @@ class PoolReconciler:
         return replace(decided, desired=desired, goal=goal, devices=devices)
 
     def _tell_turn(self, decided: PoolRound, written: Written) -> None:
-        """Record the number of instances that wait for a device. After a change, the pools that share devices check at
-        once whether they can act.
+        """Record the number of instances that wait for a device. If the pool's status changed, wake the pools that
+        share devices with it, so that they check at once whether they can act.
         """
         turn = written.facts.turn
         self._dependencies.turns.note(self._key, turn.waiting if turn is not None else None, decided.now)
@@ -425,7 +430,9 @@ class PoolReconciler:
         return replace(decided, actions=actions)
 
     def _pause(self, decided: PoolRound, written: Written) -> tuple[float, SettledPool | None]:
-        """Return the seconds until the next reconciliation; and the settled pool, None if the pool is not settled."""
+        """Return two values: the seconds until the next reconciliation, and the settled pool (None if something is in
+        progress in the pool).
+        """
         pace, now = self._dependencies.settings.pace, decided.now
         due = self._due(decided, written)
         if decided.answer.trusted is not None:
@@ -448,10 +455,10 @@ class PoolReconciler:
         return due, SettledPool(state=_judged(decided.state, written.facts, now), facts=written.facts, at=now, until=until)
 
     def _due(self, decided: PoolRound, written: Written) -> float:
-        """Return the seconds until work in progress is checked again.
+        """Return the seconds until the next round.
 
-        The time is short while something is in progress; it grows while the control API does not respond or actions are
-        refused.
+        The time is short while something is in progress. It grows while the control API does not respond or the
+        Kubernetes API refuses actions.
         """
         pace, answer = self._dependencies.settings.pace, decided.answer
         retry = self._retries.end_round()

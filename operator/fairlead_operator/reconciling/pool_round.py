@@ -24,8 +24,9 @@ class PoolRound:
     """All decisions of one round at `now` (Unix seconds); nothing has been carried out yet.
 
     `state` was sent to the control API and `answer` is its response. `steps` are the changes of the desired numbers
-    since the last round. `former` is the spec whose instances a halted rollout keeps. `goal` is the state to which
-    `actions` lead; the actions are planned last. `highest_ordinal` is the highest ordinal given before the round.
+    since the last round. `former` is the earlier spec from which instances are still created during a halted rollout.
+    `goal` is the planner's input, from which `actions` are planned; the actions are planned last. `highest_ordinal` is
+    the highest ordinal given before the round.
     """
 
     now: float

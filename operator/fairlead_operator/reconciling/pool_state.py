@@ -41,9 +41,9 @@ def pool_state(
     """Return the state to send to the control API.
 
     The state contains the object's spec even if that spec is refused; `schedules` follow the spec in force. Conditions
-    and desired numbers are taken from the status, because this round's values depend on the response. `warming` maps
-    each warming instance to the share (0-1) of its weight that it has now. The instances in `leaving` will be drained
-    soon.
+    and desired numbers are taken from the status, because the new values of this round depend on the response.
+    `warming` has the present share (0-1) of its full weight for each instance that warms. `leaving` names the instances
+    that will be drained soon.
     """
     metadata, status = pool["metadata"], pool.get("status") or {}
     return PoolState(
@@ -95,7 +95,9 @@ def _none_of(spec: Mapping[str, Any]) -> dict[str, int]:
 
 
 def ring_anchors(state: PoolState, in_force: SpecInForce) -> int:
-    """Return the number of points on each hash ring of the routing table made from this state."""
+    """Return the number of anchors (points of instances on the hash rings) in the routing table that follows from this
+    state, as a sum over all instances with an address.
+    """
     each = in_force.spec.routing.anchors_per_instance if in_force.spec is not None else 0
     return sum(
         anchor_count(InstanceEntry(id=item.id, address=item.address, role=item.role, state=item.state, weight=item.weight, anchors=each))
@@ -120,8 +122,8 @@ def given_ordinal(pool: Mapping[str, Any]) -> int:
 
 
 def service_target(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> int | str:
-    """Return the target port of the pool's Service. This is the port's name if the name leads to the engine's port in
-    every pod, or if no spec is in force; otherwise it is the port number of the spec.
+    """Return the target port of the pool's Service. This is the port's name if this name refers to the engine's port in
+    every pod, or if no spec is in force. Otherwise it is the port number in the spec.
     """
     named = all(pod.shown.named == pod.engine.port for pod in pods if not pod.instance.terminating)
     return PORT_NAME if named or spec is None else spec.engine.port
@@ -155,9 +157,9 @@ def selecting_nothing(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[str
 
 
 def is_busy(facts: PoolFacts, now: float) -> bool:
-    """Return whether the pool must be polled because something is in progress that ends without a watch event. This is
-    the case while routers have not acknowledged the table, or while the limit of creations per second delays further
-    creations. The start and the end of a pod are announced by events.
+    """Return whether the pool must be polled because something is in progress that ends without a watch event: an
+    instance warms, wakes up or drains, or was created less than a second ago. An adopted instance that drains on a
+    person's request does not count.
     """
     return any(
         instance.state is InstanceState.WARMING

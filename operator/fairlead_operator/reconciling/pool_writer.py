@@ -39,8 +39,8 @@ from fairlead_operator.times import format_second
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The outcome of a round. `facts` are the facts on which the conditions in the status are based. `is_done`: every
-    action was done. `status_changed`: more than the figures of the status changed.
+    """The outcome of a round. `facts` are the facts on which the conditions in the status are based. `is_done` says
+    whether every action was done. `status_changed` says whether the status changed in more than its numbers.
     """
 
     facts: PoolFacts
@@ -49,7 +49,7 @@ class Written:
 
 
 class PoolWriter:
-    """Writes to the objects of one pool. The memory only saves calls."""
+    """Writes to the objects of one pool. Values are kept in memory only to save calls."""
 
     def __init__(
         self,
@@ -78,8 +78,9 @@ class PoolWriter:
         self._children.changed()
 
     async def write(self, round_: PoolRound) -> Written:
-        """Carry out all decisions of the round. If a write is refused, the other writes still happen; but if the write
-        of scaling's memory is refused, no action is carried out. Raises ClusterUnavailable.
+        """Carry out all decisions of the round. If one write is refused, the other writes still happen. There is one
+        exception: if `status.scaling` (the memory of scaling) cannot be written, no action is carried out. Raises
+        ClusterUnavailable.
         """
         reading, now = round_.reading, round_.now
         identity, in_force = reading.identity, reading.in_force
@@ -170,11 +171,11 @@ class PoolWriter:
         )
 
     async def _remember_scaling(self, round_: PoolRound) -> Mapping[str, Any] | None:
-        """Write scaling's memory before the actions that depend on it. Return the resulting status; None if the write
-        was refused, and then no action is allowed.
+        """Write `status.scaling` (the memory of scaling) before the actions that depend on it. Return the resulting
+        status; None if the write was refused, and then no action is allowed.
 
-        An operator killed between two drains then continues with the same decision. Without the memory, it would
-        replace instances that already drain.
+        An operator that is killed between two drains then continues with the same decision after its restart. Without
+        the memory, it would replace the instances that already drain.
         """
         identity, old = round_.reading.identity, round_.reading.status
         patch = merge_patch(old.get("scaling") or {}, round_.scaling.status)
@@ -185,9 +186,9 @@ class PoolWriter:
         return {**old, "scaling": round_.scaling.status}
 
     async def _write_status(self, round_: PoolRound, old: Mapping[str, Any], facts: PoolFacts, last_ordinal: int) -> bool:
-        """Replace the status `old` by this round's status. Return whether more than figures changed. If only figures
-        changed, the status is written no more often than a settled pool is reconciled; scaling's memory is written at
-        once, because the next round continues from it.
+        """Replace the status `old` by this round's status. Return whether more than numbers changed. If only numbers
+        changed, the status is written no more often than a pool is reconciled in which nothing is in progress. Changes
+        of `status.scaling` are written at once, because the next round continues from them.
         """
         reading, now = round_.reading, round_.now
         revision = revision_in_force(reading.identity, reading.in_force)

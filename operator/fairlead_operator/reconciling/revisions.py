@@ -21,12 +21,12 @@ from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.specs import SpecInForce
 
 ROLLOUT_ANNOTATION = "fairlead.dev/rollout"
-"""Annotation of a revision: the note of `rollouts.rollout_note` about its rollout."""
+"""Annotation of a revision: facts about the rollout to this revision, as written by `rollouts.rollout_note`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Former:
-    """The name of a former revision, and the spec in force with that revision's engine and templates."""
+    """A former revision: its name, and a spec made of the spec in force and the revision's engine and templates."""
 
     name: str
     spec: PoolSpec
@@ -78,8 +78,8 @@ class Revisions:
         return _as_in(in_force.document, self._read[1])
 
     async def made_from(self, identity: PoolIdentity, in_force: SpecInForce, templates: frozenset[str]) -> Mapping[str, Former]:
-        """Return, for each of these template hashes, the newest revision with that template; hashes without a revision
-        are left out.
+        """Return, by template hash, the newest revision that contains the template. Hashes of templates in the spec in
+        force, and hashes without a revision, are left out.
 
         Raises ClusterError.
         """

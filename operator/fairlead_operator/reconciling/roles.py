@@ -46,7 +46,7 @@ class WantedReplicas:
     least: int
     reason: str
     beyond: bool = False
-    """Whether the requested number is beyond the role's own bounds; the reason says so."""
+    """Whether the requested number was outside of the role's own bounds; `reason` then names the bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +92,9 @@ def wanted_replicas(
     instances: Sequence[ObservedInstance] = (),
     standing: Mapping[Role, int] = NONE_STANDING,
 ) -> tuple[WantedReplicas, ...]:
-    """Return the number of instances of every role as the pool or the role's object declares it, before any bounds; for
-    a role that selects its pods, the number of pods, at least one. `standing` has the numbers of roles whose number is
-    missing from the status.
+    """Return the number of instances of every role before any bounds of schedules. The number is declared by the pool
+    or by the role's object. For a role that selects its pods, it is the number of pods, at least one. `standing` has
+    the present numbers of the roles whose number is missing in the status.
     """
     if spec is None:
         return ()
@@ -145,7 +145,9 @@ def _declared(
 def desired_roles(
     spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...], workloads: Mapping[Role, Workload | None] = _NO_WORKLOADS
 ) -> tuple[DesiredRole, ...]:
-    """Return the planner's input about every role, from the spec in force and from the workloads to scale."""
+    """Return the planner's input about every role, from the spec in force and the wanted numbers. `workloads` are the
+    workloads that the roles scale.
+    """
     if spec is None:
         return ()
     of = {item.role: item for item in wanted}
@@ -171,14 +173,14 @@ def desired_roles(
 
 
 def sharing(roles: tuple[DesiredRole, ...], devices: SharedDevices) -> tuple[DesiredRole, ...]:
-    """Return the roles. The role `BOTH` gets the devices on which its pool takes turns."""
+    """Return the roles, with `devices` (the devices on which the pool takes turns) added to the role `BOTH`."""
     return tuple(replace(role, devices=devices) if role.role is Role.BOTH else role for role in roles)
 
 
 def desired_pool(ratio: RatioSpec | None, roles: tuple[DesiredRole, ...]) -> DesiredPool | None:
-    """Return the planner's input about the pool, with the `ratio` in force; None without a spec in force. If an
-    instance has several nodes, roles change only by replacement, because a restart of its group would undo a change of
-    its role.
+    """Return the planner's input about the pool; None without a spec in force. The `ratio` section decides how an
+    instance changes its role. If an instance has several nodes, it is always replaced, because a restart of its group
+    would undo a change of its role.
     """
     if ratio is None:
         return None

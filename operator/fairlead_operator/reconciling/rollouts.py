@@ -51,8 +51,8 @@ class RolloutRound:
         return f"Canary, step {self.now.step + 1} of {self.steps}: up to {self.step.share} % of the sessions go to the new revision"
 
     def goal(self, desired: DesiredPool | None, former: Mapping[Role, str]) -> DesiredPool | None:
-        """Return the planner's input: the desired roles, with the rollout's halt. `former` has the hashes of the
-        templates that all instances had before, if known.
+        """Return the planner's input: the desired roles, limited by the halt or the canary step of the rollout.
+        `former` has, by role, the hash of the template that all instances had before the rollout, if known.
         """
         if desired is None or not self.keeps_former:
             return desired
@@ -103,7 +103,9 @@ def rollout_round(
     observations: PoolObservations | None,
     now: float,
 ) -> RolloutRound:
-    """Assess the pool's rollout by the present observations and by its recorded progress `before`."""
+    """Return the pool's rollout with its state after the present observations. `before` is the rollout as it was
+    recorded in the last round.
+    """
     if spec is None:
         return RolloutRound(before=before, now=before, trouble=None, halted=False)
     current = watch(before, _key(spec, desired), spec.rollout, desired, observed, observations, now)
@@ -122,9 +124,9 @@ def present_canary(
 ) -> CanaryFacts | None:
     """Return the canary's facts for routers; None without a canary.
 
-    The canary gets the share of the sessions that its step sets, but at most the share of its instances among all
-    instances that take requests. Therefore no canary instance gets more work than another instance. The share is 0
-    while the rollout is halted.
+    The canary gets the share of the sessions that its step sets. If the canary's instances are a smaller share of all
+    instances that take requests, it gets that smaller share. Therefore no canary instance gets more work than another
+    instance. The share is 0 while the rollout is halted.
     """
     if rollout is None or spec is None or spec.rollout.canary is None:
         return None
@@ -199,8 +201,9 @@ def rollout_document(rollout: Rollout) -> dict[str, Any]:
 
 
 def rollout_note(rollout: Rollout) -> str:
-    """Return the rollout's note for its revision, as JSON: facts that could not be observed again if the pool's status
-    were lost, namely why the rollout was halted and the figures with which it is compared.
+    """Return the rollout's note for its revision, as JSON. The note has the facts that could not be observed again if
+    the pool's status were lost: why the rollout was halted, and the measurements with which the new template is
+    compared.
     """
     kept = replace(rollout, updated={}, updated_at=rollout.began_at, worse_since=None)
     document = rollout_document(kept if rollout.regressed else replace(kept, measured=""))

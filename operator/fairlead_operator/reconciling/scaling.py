@@ -1,8 +1,8 @@
-"""The numbers of instances that scaling sets in this round, with the memory of scaling in the status, its records, and
+"""The numbers of instances that scaling sets in this round, the records of its decisions, its memory in the status, and
 the time of its next comparison. Pure.
 
-`fairlead.scaling` decides. The whole memory of scaling is in `status.scaling`, so a restart between any two rounds
-changes nothing. While the control API does not respond there are no signals, and the numbers stay unchanged.
+`fairlead.scaling` decides. Everything that scaling remembers is in `status.scaling`, so a restart between any two
+rounds changes nothing. While the control API does not respond there are no signals, and the numbers stay unchanged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,7 +70,9 @@ def scaling_status(memory: ScalingMemory, decisions: Sequence[ScalingDecisionRec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioStep:
-    """A move of one instance between prefill and decode. The figures are numbers of instances by role."""
+    """A move of one instance between prefill and decode. `before` and `after` have the number of instances of each
+    role.
+    """
 
     message: str
     before: dict[str, Any]
@@ -149,7 +151,7 @@ def _declared(spec: PoolSpec, wanted: tuple[WantedReplicas, ...], schedules: Sch
 
 
 def _sleeps(declared: Declared, targets: tuple[RoleTarget, ...]) -> bool:
-    """Return whether the next request starts instances of a pool that has none."""
+    """Return whether the pool scales by load and has been scaled to zero, so that the next request starts instances."""
     return declared.scaling.mode is ScalingMode.SLO and all(target.replicas == 0 < target.bounds.upper for target in targets)
 
 
@@ -164,8 +166,8 @@ def _newest(known: Iterable[ScalingDecisionRecord], fresh: Iterable[ScalingDecis
 
 
 def _wanted(item: WantedReplicas, target: RoleTarget, decisions: Sequence[ScalingDecisionRecord]) -> WantedReplicas:
-    """Return the target's number of instances with the reason that set it. If it is the declared number, the
-    declaration's own reason is kept, even if the number was beyond the role's bounds.
+    """Return the role's number of instances in `target`, with the reason for that number. If it is the declared number,
+    or the declared number was outside of the role's bounds, the reason of `item` is kept.
     """
     bounds = f"{target.bounds.lower} to {target.bounds.upper}"
     applied = [one.reason for one in decisions if one.verdict is Verdict.APPLIED and item.role in _roles_of(one)]
@@ -201,7 +203,7 @@ def _ratio_step(fresh: Iterable[ScalingDecisionRecord]) -> RatioStep | None:
 
 
 def _due_in(memory: ScalingMemory, declared: Declared, now: float) -> float:
-    """Return seconds to the next comparison; infinite when both modes are Fixed."""
+    """Return the seconds until the next comparison for scaling or for the ratio; infinite if both modes are Fixed."""
     due = []
     if declared.scaling.mode is not ScalingMode.FIXED:
         due += [_left(role.compared_at, declared.scaling.period_seconds, now) for role in memory.roles]
@@ -211,8 +213,8 @@ def _due_in(memory: ScalingMemory, declared: Declared, now: float) -> float:
 
 
 def _left(compared_at: float | None, period_seconds: float, now: float) -> float:
-    """Return the seconds that remain of a period since the last comparison. Infinite if there was no comparison yet, or
-    if the period is over.
+    """Return the seconds that remain of the period that began with the last comparison. Infinite if there was no
+    comparison yet, or if the period is over.
     """
     left = inf if compared_at is None else compared_at + period_seconds - now
     return left if left > 0 else inf

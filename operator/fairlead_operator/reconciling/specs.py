@@ -40,7 +40,7 @@ class SpecInForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecChange:
-    """One named change between two specs, for events and history. `member` is the spec's member that differs."""
+    """One change between two specs, for events and history. `member` names the section of the spec that differs."""
 
     member: str
     reason: str
@@ -66,10 +66,10 @@ class AcceptedSpecs:
         return self._known[1]
 
     def accept_again(self, document: Mapping[str, Any]) -> PoolSpec:
-        """Return the spec of a document that was accepted before. Raises InvalidInput.
+        """Return the spec of a document that this or a former version accepted. Raises InvalidInput.
 
-        Former versions accepted templates with labels or annotations that belong to a single pod. A pool with such a
-        template keeps it, and keeps its instances.
+        Former versions also accepted templates with labels or annotations that belong to a single pod. A pool with such
+        a template keeps the template unchanged, because another template would replace its instances.
         """
         try:
             return self.accept(document)
@@ -123,10 +123,10 @@ def _check_labels(spec: PoolSpec) -> None:
 
 
 def _check_flips(spec: PoolSpec) -> None:
-    """Check that flips are possible. Instances can change their role only if both roles have the same template, because
-    a running engine keeps its arguments.
+    """Check that instances can change their role while they run, if the spec sets the ratio by such role flips. This
+    needs instances of a single node, and equal templates of both roles, because a running engine keeps its arguments.
 
-    Raises InvalidInput if the ratio would be kept by flips and the templates differ.
+    Raises InvalidInput if flips are set but not possible.
     """
     flips = [path for path, ratio in spec.ratios() if ratio.mode is RatioMode.AUTO and ratio.method is RatioMethod.ROLE_FLIP]
     if not flips:
@@ -168,7 +168,7 @@ def is_refusal_reported(pool: Mapping[str, Any], in_force: SpecInForce) -> bool:
 
 
 def was_refused(pool: Mapping[str, Any]) -> bool:
-    """Return whether the status still says that the spec is refused."""
+    """Return whether the condition Ready in the pool's status says that a spec is refused."""
     return any(
         condition.get("type") == ConditionType.READY and condition.get("reason") in set(SpecRefusal)
         for condition in (pool.get("status") or {}).get("conditions") or ()

@@ -18,12 +18,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The result of sending a pool's state once.
+    """The result of sending a pool's state to the control API once.
 
-    Actions may be based on `trusted`, which is None if the API did not respond this time. The status may show `known`,
-    the newest response. If that is too old to show, `known` is None, `problem` gives the reason why the API does not
-    respond, and `last` is the newest response if its shares of requests are still recent. `retry_in` is the pause in
-    seconds before the next call if the API did not respond.
+    Actions may be based on `trusted`, the trusted part of the response; it is None if the API did not respond this
+    time. The status may show `known`, the newest response. If the API has been silent for too long, `known` is None and
+    `problem` gives the reason for the silence. In that case, `last` is the newest response if its shares of requests
+    within the objectives are still recent enough to show. `retry_in` is the pause in seconds before the next call if
+    the API did not respond.
     """
 
     trusted: PoolObservations | None
@@ -45,7 +46,7 @@ class StateExchange:
         self._clock = clock
         self._newest: LastHeard | None = None
         self._judged_by: SloFacts | None = None
-        """The targets that were in force at the newest response."""
+        """The SLO targets that were in force at the newest response."""
         self._answered_since: float | None = None
         self._silent_since: float | None = None
         self._silences = 0
@@ -62,8 +63,8 @@ class StateExchange:
     def _believed(self, observations: PoolObservations, state: PoolState) -> PoolObservations:
         """Return the trusted part of the observations.
 
-        Right after an outage or a start, routers may not have reported yet, so missing routers are not assumed to be
-        gone.
+        Right after an outage of the control API or a start of the operator, routers may not have reported to the API
+        yet. Therefore a router that is missing in the observations is not assumed to be gone.
         """
         now = self._clock()
         if self._answered_since is None or self._answered_since > now:
@@ -74,8 +75,9 @@ class StateExchange:
         return without_hasty_silence(observations, {item.id for item in state.instances if item.state is InstanceState.DRAINING})
 
     def _silence(self, outcome: Refused | Later, state: PoolState) -> Answer:
-        """Return the result for a call without a response. Nothing is planned. The status still shows the last response
-        for a while, and its shares of requests for longer, unless other targets have come into force.
+        """Return the result for a call without a response, from which no action follows. For `pace.silence` seconds,
+        the status still shows the last response. For `pace.recent_figures` seconds, it still shows the shares of
+        requests in that response, unless other SLO targets have come into force.
         """
         now, newest = self._clock(), self._newest
         self._answered_since = None

@@ -36,9 +36,9 @@ def status_document(
     """Return the whole status.
 
     `now` is RFC 3339; `steps` are the changes of the desired numbers since `pool` was read; `scaling` is
-    `status.scaling`; `revisions` is made by `revisions_status`; `anchors` counts the points on each ring;
-    `last_ordinal` is the highest ordinal ever given; `slo` has the targets in force, which a schedule may have set.
-    Fields about roles stay unchanged while no spec can be read.
+    `status.scaling`; `revisions` is made by `revisions_status`; `anchors` is the number of all instances' points on the
+    hash rings; `last_ordinal` is the highest ordinal ever given; `slo` has the targets in force, which a schedule may
+    have set. Fields about roles stay unchanged while no spec can be read.
     """
     old = pool.get("status") or {}
     generation, is_known = int(pool["metadata"].get("generation") or 0), in_force.spec is not None
@@ -127,8 +127,8 @@ def _ring(old: Mapping[str, Any], facts: PoolFacts, anchors: int) -> dict[str, A
 
 
 def is_urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether the status changed in more than figures and wording. A change in figures and wording alone may
-    wait for the next regular round.
+    """Return whether the status changed in more than numbers and wording. If only numbers and wording changed, the
+    write may wait for the next regular round.
     """
     return _essence(old) != _essence(new)
 

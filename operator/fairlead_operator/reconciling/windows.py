@@ -47,14 +47,14 @@ class Scheduled:
 
 
 SUSPENDED_BY = "scaling without the forecast, because demand is outside of it"
-"""The text shown, in place of another schedule's name, for schedules that follow a forecast and are suspended because
-demand is outside of the forecast.
+"""The reason shown for a schedule that follows a forecast and is suspended, because demand is outside of the forecast.
+A schedule that another schedule overrules shows the name of that schedule in the same place.
 """
 
 
 def scheduled(spec: PoolSpec | None, now: float, *, forecast_left: bool = False) -> Scheduled | None:
-    """Return the effect of the spec's schedules at `now` (Unix seconds); None without a spec. With `forecast_left`, the
-    schedules that follow the forecast have no effect.
+    """Return the effect of the spec's schedules at `now` (Unix seconds); None without a spec. If `forecast_left` is
+    True, demand is outside of the forecast, and the schedules that follow the forecast have no effect.
     """
     if spec is None:
         return None
@@ -122,7 +122,9 @@ def _open(lines: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
 
 
 def _goes_on(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether a schedule's window is the same as before, or began no later than the previous window ended."""
+    """Return whether the window `after` is the window `before` of the same schedule, or began no later than `before`
+    ended.
+    """
     ended, began = parse_time(before.get("closes")), parse_time(after["opened"])
     return before["opened"] == after["opened"] or (ended is not None and began is not None and began <= ended)
 

@@ -42,7 +42,9 @@ def test_a_plan_that_is_being_simulated_says_how_far_it_is() -> None:
 
 def test_what_is_kept_of_caches_is_printed_with_its_price_or_why_it_is_not_known_and_then_what_was_kept() -> None:
     known = HandOverForecast(hits_kept=0.931, seconds_longer=40.0, more_work=0.021)
-    assert hand_over_lines(known) == ["Keeps 93% of the pool's hits in the next five minutes: 40 s longer, 2.1% more work."]
+    assert hand_over_lines(known) == [
+        "Keeps 93% of the pool's cache hits in the next five minutes; this takes 40 s longer and 2.1% more work."
+    ]
     assert hand_over_lines(HandOverForecast(unknown="no speed")) == [
         "How much is kept of the leaving instances' caches is not known: no speed."
     ]

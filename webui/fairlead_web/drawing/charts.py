@@ -76,8 +76,8 @@ _AS = {
     BindingReason.OUTSIDE_SUBSET: BindingReason.OPERATOR,
     BindingReason.PREFIX_COPIED: BindingReason.PREFIX_EQUAL,
 }
-"""By trigger without a colour class of its own, a similar trigger. The trigger gets the similar one's class if that
-class is free in the picture, or if all eight classes are taken.
+"""A similar trigger for each trigger that has no colour class of its own. The trigger gets the colour class of the
+similar trigger if the picture does not use this class otherwise, or if all eight classes are taken.
 """
 
 

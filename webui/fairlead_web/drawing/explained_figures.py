@@ -38,7 +38,9 @@ class FigureRow:
 
 
 def figure_rows(found: LoadExplanation) -> list[FigureRow]:
-    """Return the requested metric first, then the metrics that usually explain the load."""
+    """Return the rows of the explanation: the row of the requested metric, then the rows of the metrics that usually
+    explain a load. Metrics that were not measured have no row.
+    """
     by_metric = {figure.metric: figure for figure in found.figures}
     names = [found.metric, *(name for name in SHOWN if name != found.metric)]
     return [_row(by_metric[name], found.metric) for name in names if name in by_metric and _measured(by_metric[name])]
@@ -107,7 +109,9 @@ def _digits(margin: Margin) -> int:
 
 
 def forecast_remark(found: Forecast | None) -> str:
-    """Return a remark about a TTFT prediction that was far off; empty for any other prediction, and without one."""
+    """Return a remark about a TTFT prediction that was far off; empty if the prediction was not far off, or if there
+    was no prediction.
+    """
     if found is None or not found.is_far_off:
         return ""
     more, less = max(found.actual_seconds, found.predicted_seconds), min(found.actual_seconds, found.predicted_seconds)

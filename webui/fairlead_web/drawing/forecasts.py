@@ -67,7 +67,7 @@ def _demand(found: PoolForecast) -> Picture:
         title="Requests per second",
         top=formats.compact(top),
         lines=(
-            Line(name="band", path=_band(found.quarters, top), words="nine of ten quarters of an hour as forecast"),
+            Line(name="band", path=_band(found.quarters, top), words="band that contains nine of ten quarters of an hour, as forecast"),
             Line(name="recorded", path=_line(recorded, top), words="the week before"),
             Line(name="middle", path=_line([one.requests for one in found.quarters], top), words="forecast"),
         ),

@@ -81,7 +81,7 @@ def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: date
         until = max(until, end)
     whole = (until - ordered[0].bound_at).total_seconds()
     longest, seconds = max(held.items(), key=lambda item: item[1])
-    told = [f"Its newest {len(ordered):,} of {ever:,} homes are recorded."] if ever > len(ordered) else []
+    told = [f"Its newest {len(ordered):,} of {ever:,} bindings are recorded."] if ever > len(ordered) else []
     if len(held) == 1:
         told += [f"{longest} alone held it, for {formats.span(seconds)}."]
     else:

@@ -37,8 +37,8 @@ class LearntRow:
     """One quantity as one router measured it; values are text in `unit`.
 
     `learnt` is the value that the router measured in `samples` observations, or the plain mean of the observations if
-    there are too few for a value. The errors in the sentence above the rows are means over all routers, weighted by
-    samples.
+    there are too few for a value. The errors here are of this router's predictions; the sentence above the rows has
+    means over all routers, weighted by samples.
     """
 
     name: str

@@ -123,8 +123,8 @@ def cache_words(move: Migration | ReRoute) -> str:
 
 
 def seconds_won(move: Migration | ReRoute) -> float | None:
-    """Return the TTFT predicted for staying minus the actual TTFT, in seconds. Negative if time was lost, None if
-    either is unknown.
+    """Return the seconds that the move saved: the TTFT predicted for the case that the request stayed on its instance,
+    minus the actual TTFT. Negative if time was lost, None if either is unknown.
     """
     stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
     return None if stay is None or actual is None else stay - actual

@@ -28,16 +28,16 @@ class ShownFigures:
         return share is not None and share * 100 + 1e-9 < goal
 
     def above(self, limit_seconds: float) -> bool:
-        """Return whether the TTFT at the objective's percentile exceeds `limit_seconds`, and by enough that the two
-        numbers differ as shown.
+        """Return whether the TTFT at the objective's percentile exceeds `limit_seconds`. False if the two look the same
+        after rounding, or if the TTFT is unknown.
         """
         ttft = self.figures.ttft_seconds if self.figures.known else None
         return ttft is not None and ttft > limit_seconds and formats.latency(ttft) != formats.latency(limit_seconds)
 
     @property
     def sends(self) -> str:
-        """The outcome of the requests that were sent to instances, in sentences, and the reason why more or fewer were
-        sent than requested; empty if nothing is known.
+        """Sentences about the requests that were sent to instances: how many were sent, how they ended, and why these
+        two numbers differ; empty if nothing is known.
         """
         found = self.figures
         if not found.known or not found.sent:
@@ -67,7 +67,7 @@ class ShownInstance:
 
 
 def shown(found: RangeFigures, more: Mapping[str, str] | None = None) -> ShownFigures:
-    """Return the figures with their texts, and with `more`, the texts of further charts by metric."""
+    """Return the figures with their texts. `more` has the texts of further charts, by metric."""
     texts = _texts(found) if found.known else dict.fromkeys(_texts(found), formats.NONE)
     return ShownFigures(figures=found, texts={**texts, **(more or {})})
 
@@ -111,11 +111,12 @@ def shown_instance(found: InstanceFigures) -> ShownInstance:
 
 
 def of_objectives(found: SloAttainment) -> dict[str, str]:
-    """Return, as text by the name of the figure, the counts and shares that are also in the table of versions and
-    classes; and the attainment of each priority class, by the name of the class's line in the attainment chart.
+    """Return texts for figures that are also in the table of versions and classes: the counts and shares of all
+    requests, by the name of the figure; and the attainment of each priority class, by the name of the class's line in
+    the attainment chart.
 
-    A page with that table shows these texts in place of the texts of RangeFigures, because the API computes
-    RangeFigures and SloAttainment at different times.
+    A page with that table shows these texts in place of the texts of RangeFigures. The API computes RangeFigures and
+    SloAttainment at different times, so the texts of RangeFigures could contradict the table.
     """
     whole = found.whole
     counted = {

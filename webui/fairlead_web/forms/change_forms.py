@@ -180,7 +180,7 @@ def _field(kind: PlanKind, one: Input, present: Any, typed: Mapping[str, str] | 
 
 
 _SECTIONS = {PlanKind.BOUNDS: "roles"}
-"""The section of the spec that contains the fields, for each kind of change whose facts name no section."""
+"""The section of the spec that a kind of change is about, for the kinds whose `facts.section` is empty."""
 
 
 def schema_of(kind: PlanKind, name: str) -> Shape | None:

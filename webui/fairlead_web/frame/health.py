@@ -12,8 +12,8 @@ from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
 _NOTICES = frozenset({"ForecastHolds", "GatewayReady", "HasDevices", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
-"""Conditions that never raise an alarm, because the desired instances still serve the routers' clients, whatever the
-conditions' status is.
+"""Types of conditions that are never shown as `bad`. Whatever their status is, the pool's desired instances still serve
+the routers' clients.
 """
 
 
@@ -86,9 +86,10 @@ def _start(pool: PoolSummary) -> str:
 
 
 def condition_level(condition: PoolCondition) -> str:
-    """Return the level of the mark beside a condition.
+    """Return the level of the mark beside a condition: `good`, `warn`, `bad` or `plain`.
 
-    An unknown condition, and disabled scaling, count as neither good nor bad; a condition in progress is a notice.
+    It is `plain` if the condition's status is unknown, or if scaling is disabled. It is `warn` while a change is in
+    progress, and for the types in _NOTICES.
     """
     if condition.status not in ("True", "False") or condition.reason == "ScalingDisabled":
         return "plain"

@@ -15,15 +15,17 @@ USUAL = "pending_prefill_tokens"
 MOST_COLUMNS, COLUMNS = 360, 120
 MOST_LAYERS = 3
 COMPARED = {"previous": "the same time before", "day": "a day before", "week": "a week before"}
-"""Earlier times with which a heatmap's range can be compared, each with its text. Days and weeks are multiples of every
-column width.
+"""Earlier times with which a heatmap's range can be compared, each with its text. A day and a week are multiples of
+every column width, so the columns of both ranges match.
 """
 _SECONDS = {"day": 86_400, "week": 7 * 86_400}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The choices in the address of a heatmap page. Unknown values become the default; the API checks all others."""
+    """The choices in the address of a heatmap page. An unknown value in the address is replaced by the default, and a
+    number of columns that is too large by the maximum.
+    """
 
     metrics: tuple[str, ...]
     columns: int

@@ -13,7 +13,7 @@ LIVE = "/live"
 
 
 class WebMetrics:
-    """Metrics of the web UI in this process, `fairlead_web_*`, in a separate registry unless one is given."""
+    """Metrics of the web UI, `fairlead_web_*`. They are in the given registry, or in a new one if none is given."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or process_registry()

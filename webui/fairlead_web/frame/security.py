@@ -23,8 +23,8 @@ CONTENT_SECURITY_POLICY = (
     "font-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 PARTS_OF_PAGES = ("text/javascript", "text/css")
-"""Content types that browsers never show as pages, so that protections for frames, forms and rights do not apply to
-them.
+"""Content types that browsers never show as pages. Therefore the security headers that restrict frames, forms and
+permissions of a page are left out of their responses.
 """
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 SESSION_SECONDS = 24 * 3600
@@ -124,7 +124,9 @@ def session_of(request: Request, settings: WebSettings) -> str | None:
 
 
 def set_session_cookie(request: Request, response: Response, settings: WebSettings, token: str) -> None:
-    """Set the cookie with the session's token. Independently of the cookie, the API ends the session on the server."""
+    """Set the cookie with the session's token. The end of the session does not depend on the cookie, because the API
+    ends it on the server.
+    """
     name = settings.cookie_name(host_of(request))
     response.set_cookie(name, token, max_age=SESSION_SECONDS, path="/", secure=settings.secure_cookies, httponly=True, samesite="lax")
 
@@ -156,8 +158,8 @@ def clear_attempt_cookie(request: Request, response: Response, settings: WebSett
 
 
 def local_path(target: str | None) -> str:
-    """Return `target` if it is a path of this site to which a login may return; otherwise `/`, also in case of
-    doubt.
+    """Return `target` if it is certainly a path of this site, to which the browser may return after a login; otherwise
+    `/`.
     """
     if not target or not target.startswith("/") or target.startswith("//") or "\\" in target or any(ord(c) < 32 for c in target):
         return "/"

@@ -243,8 +243,8 @@ class Shell:
 
     @property
     def role(self) -> str:
-        """A description of the person's role in the page's namespace. On a page without a namespace, it is the role in
-        all namespaces, with higher roles in single namespaces.
+        """A description of the person's role in the page's namespace. On a page without a namespace, it describes the
+        role in all namespaces, followed by the roles that the person has in single namespaces.
         """
         if self.identity is None:
             return "not signed in"

@@ -48,7 +48,7 @@ NEWEST_ROWS = 15
 REGIONS_HEADER = "Fairlead-Regions"
 REGIONS_MOST = 24
 AROUND = timedelta(minutes=5)
-"""Time before and after a moment in the range of links to other tools about that moment."""
+"""A link to another tool about one moment covers this much time before the moment and after it."""
 NOTHING_ELSE: Mapping[str, str | None] = {}
 
 
@@ -128,8 +128,8 @@ class Visit:
 
     def over(self, start: str, created: datetime | None = None) -> "Visit":
         """Return this visit with the time range from `start` to now, unless the URL contains a range. If an object was
-        `created` later than `start`, the range becomes shorter, but still covers the object's whole life. The page's
-        links keep the URL's range.
+        `created` after `start`, the range begins later, at the start of the shortest preset range that covers the
+        object's whole life. The page's links keep the URL's range.
         """
         start = start if created is None else start_within_life(start, created, self.now)
         if "from" in self.here.params or start == DEFAULT_START:
@@ -215,10 +215,10 @@ class Visit:
     ) -> Shell:
         """Return the frame of the page. Requests the person's identity and the pools from the API.
 
-        A page whose time range is fixed has no live updates. `summary` is the page's pool in the version that the
-        content shows, so that the frame shows the same state. If the address is below a pool, a list of all pools
-        becomes a tab of that pool. `about` are the objects of the page, for links to other tools, and `around` is their
-        time if it differs from the page's range.
+        A page whose time range is fixed has no live updates. `summary` is the state of the page's pool that the content
+        shows; with it, the frame shows the same state. If the address is below a pool, a list of all pools becomes a
+        tab of that pool. `about` has the objects of the page, for links to other tools. `around` is the time to which
+        these links lead; if it is None, they lead to the page's range.
         """
         if self.in_pool and not tab and section != "pools":
             key = str(self.pool_key())

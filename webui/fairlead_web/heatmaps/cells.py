@@ -1,5 +1,5 @@
-"""Encodes a heatmap's cells as bytes: palette levels for the picture, exact steps for the numbers; and makes the
-heatmap's legend.
+"""Encodes a heatmap's cells as bytes, and makes the heatmap's legend. A cell has a palette level, for the picture, and
+an exact step, for its number: the number as a multiple of the smallest difference that is shown for its unit.
 
 Pure; shared by PNG, canvas, table and CSV. The legend shows which colours stand for which numbers, at the ends of the
 scale, within it, and at the limit.
@@ -117,8 +117,8 @@ class Extremes:
 
 
 def extremes_of(heatmap: Heatmap) -> list[Extremes]:
-    """Return the lowest and highest value of each row. Should be computed only once per heatmap, which may have 184,000
-    cells.
+    """Return the lowest and highest value of each row. This should be called only once per heatmap, because a heatmap
+    may have 184,000 cells.
     """
     measured = ((row, known) for row in heatmap.rows if (known := _known(row)))
     return [Extremes(row=row, lowest=min(known), highest=max(known)) for row, known in measured]
@@ -276,8 +276,8 @@ def row_peaks(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[floa
 
 
 def peak_of(heatmap: Heatmap, extremes: Sequence[Extremes]) -> Peak | None:
-    """Return the newest of the worst cells, which the summary names and the panel beside the heatmap explains; None
-    without data.
+    """Return the cell with the worst value; None without data. If several cells have this value, the newest of them is
+    returned. The summary names this cell, and the panel beside the heatmap explains it.
     """
     if not extremes:
         return None
@@ -324,7 +324,9 @@ class Legend:
 
 
 def legend_of(heatmap: Heatmap, earlier: Earlier | None = None) -> Legend:
-    """Return the legend, with exact marks at both ends of the scale, at the middle of each slope, and at the limit."""
+    """Return the legend, with exact marks at both ends of the scale, between its ends, and at the limit. With
+    `earlier`, it is the legend of the changes since the earlier heatmap.
+    """
     if earlier is not None:
         most = most_change(earlier.differences(heatmap))
         words = text_of(most, heatmap.unit)

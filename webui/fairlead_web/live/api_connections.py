@@ -25,8 +25,8 @@ App = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[Non
 class _Exchange(httpx.AsyncByteStream):
     """One request to the ASGI app: `receive` and `send` for the app, an async iterator of body chunks for the client.
 
-    A page makes ten requests, and streams last long. Therefore only the app runs as a task; app and client each wait
-    for a future that the other sets.
+    Only the app runs as a task, because a page makes ten requests and streams last long, so that further tasks would be
+    costly. App and client each wait for a future that the other one sets.
     """
 
     def __init__(self, body: bytes) -> None:

@@ -17,8 +17,8 @@ GAP_SECONDS, MOST_GAP_SECONDS = 0.9, 1.5
 at most to MOST_GAP_SECONDS.
 """
 RESTS = 3.0
-"""After a round that took t seconds, the next round begins no sooner than RESTS times t later, limited by
-MOST_GAP_SECONDS.
+"""If a round took t seconds, at least RESTS times t seconds lie between this round and the next round, but never more
+than MOST_GAP_SECONDS are required.
 """
 TICK_SECONDS = 10.0
 """Maximum age in seconds of content that changes without an event: ages, the note about a stale database, the time on
@@ -85,9 +85,9 @@ class Paces:
 
 
 def ticks(address: str) -> Callable[[float], tuple[int, float]]:
-    """Return a function for a page's ticks, which make it render without an event. Given a Unix time, it returns the
-    number of the last tick and the seconds until the next one. All tabs of a page tick together. Different pages tick
-    at different times, so that not everything is rendered at once.
+    """Return a function that computes a page's ticks: fixed times at which the page is rendered even without an event.
+    Given a Unix time, the function returns the number of the last tick and the seconds until the next one. All tabs of
+    a page have the same ticks. Different pages have different ticks, so that not everything is rendered at once.
     """
     offset = zlib.crc32(address.encode()) % 1000 / 1000 * TICK_SECONDS
 

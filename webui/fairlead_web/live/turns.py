@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 AT_ONCE = 2
-"""Maximum number of renderings at the same time that refresh open pages."""
+"""Maximum number of refreshes of open pages that are rendered at the same time."""
 PATIENCE_SECONDS = 0.3
-"""Maximum seconds that a rendering that refreshes an open page waits for people who open pages, so that live pages stay
-live.
+"""Maximum seconds for which the refresh of an open page is delayed in favour of people who open a page. The delay is
+short, so that live pages stay live.
 """
 
 

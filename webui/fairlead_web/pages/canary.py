@@ -148,8 +148,9 @@ def between(one: CanaryEstimate) -> str:
 
 
 def _limit(bound: float, one: CanaryEstimate, above: str, at_zero: str) -> str:
-    """Describe one bound of a metric's change. `above` is `at least` or `at most`. If the bound is a decrease, the
-    other of these two is written. `at_zero` is the text for a bound of 0.
+    """Describe one bound of a metric's change. `above` is `at least` or `at most`. For a negative bound, which is
+    described as a decrease, the words are exchanged: `at least -12 %` becomes `at most 12 % less`. `at_zero` is the
+    text for a bound that rounds to 0.
     """
     turned = {"at most": "at least", "at least": "at most"}
     if not round(100 * bound):

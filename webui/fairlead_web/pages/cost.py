@@ -74,8 +74,8 @@ def _whole(step: CostStep) -> Decimal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
-    """A line of the cost report with its amounts as shown. `name` is empty for requests that have no name in this
-    division, for example no key.
+    """A line of the cost report with its amounts as shown. `name` is empty in the line of the requests that have no
+    name in this division: if costs are divided by key, these are the requests without a key.
     """
 
     line: CostLine

@@ -160,8 +160,8 @@ def session_ended(site: Site, request: Request) -> Response:
     """Return the response to a request that has no valid session.
 
     Pages redirect to the login, which leads back to the page; data addresses respond with 401; htmx gets a header that
-    redirects. The stream of an open page does not redirect; the page's next request does, after the page has stored
-    typed text.
+    redirects. The live stream of an open page responds with 401 and does not redirect, because the page must first
+    store typed text. After that, the page's next request redirects.
     """
     here = here_of(request, site.settings.base_path)
     if here.path == "/live":

@@ -62,7 +62,7 @@ class FleetPage(Context):
     pools: list[PoolSummary]
     """The pools that the totals cover, the worst first."""
     cut: str
-    """A text that says which part of all pools `pools` contains; empty if it contains all pools."""
+    """A text such as `the first 200 of 260 pools` if `pools` does not contain all pools; otherwise empty."""
     cards: list[PoolSummary]
     """The pools that have a card: the worst, at most CARDS."""
     totals: Totals

@@ -111,9 +111,9 @@ class HeatmapPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapWords(Context):
-    """The texts of a heatmap that a script has loaded again: its scale and its summary; for the page's first heatmap
-    also the ranking of rows and the moves. If `has_labels` is True, the names of the rows are included, because they
-    have changed.
+    """The texts of a heatmap whose data a script has just loaded: its scale and its summary. For the page's first
+    heatmap, these are also the ranking of rows and the moves. If `has_labels` is True, the names of the rows are
+    included, because they have changed.
     """
 
     template: ClassVar[str] = "pages/heatmap_words.html"

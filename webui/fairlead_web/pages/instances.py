@@ -58,7 +58,9 @@ class InstancesPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRow:
-    """A router's knowledge about the instance's prefix cache; `word` names its quality, and `why` explains it."""
+    """One router's knowledge about the instance's prefix cache. `word` names the source of this knowledge, such as KV
+    events or the router's own history; `why` gives the reason.
+    """
 
     router: str
     is_followed: bool
@@ -69,7 +71,9 @@ class CacheRow:
     answered: int
     exact_share: float | None
     off_share: float | None
-    """Number of tokens that the router wrongly assumed to be cached, as a share of all cached tokens."""
+    """Number of tokens that the router wrongly assumed to be cached, as a share of all cached tokens; None if no token
+    was cached.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +321,7 @@ def cache_row(one: CacheKnowledge) -> CacheRow:
 
 def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> list[StateBar]:
     """Return the instance's states over the range as bars. `transitions` are in order, the newest first. If several
-    have the same time, the newest of them decides the state.
+    transitions have the same time, only the state after the newest of them gets a bar.
     """
     ordered = list(reversed(transitions))
     ordered.sort(key=lambda item: item.at)

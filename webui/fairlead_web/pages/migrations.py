@@ -140,7 +140,7 @@ MIGRATIONS = MoveWords(
     many="migrations",
     title="Migrations",
     topic="migrations",
-    about="A migration moves the home of a bound session: from then on its requests go to the new instance.",
+    about="A migration moves a bound session: from then on the session's requests go to the new instance.",
     none="Sessions move when their instance is hot, drained or lost.",
 )
 REROUTES = MoveWords(
@@ -148,7 +148,7 @@ REROUTES = MoveWords(
     many="re-routes",
     title="Re-routes",
     topic="reroutes",
-    about="A re-route sends one queued or unbound request to another instance. No session's home moves.",
+    about="A re-route sends one queued or unbound request to another instance. No session moves.",
     none="Requests are re-routed when their instance is overloaded, drained or lost before their turn comes.",
 )
 
@@ -292,8 +292,8 @@ async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision 
     """Return the recorded routing decision of the request with which the move happened, which lists the compared
     candidates. None if there is no such record.
 
-    The decision is searched by the request's id and not by the move's target, because a queued request was decided for
-    the instance that the move left.
+    The record is found by the request's id. It cannot be found by the move's target, because a request that moved while
+    it was queued has a decision for the instance that it left.
     """
     if not move.request:
         return None
@@ -320,8 +320,8 @@ async def _homes(visit: Visit, move: Migration) -> list[BindingHistoryItem]:
 
 
 def times(move: Migration | ReRoute) -> list[MoveTime]:
-    """Return the TTFT predicted for staying, the TTFT predicted for moving, and the actual TTFT, as lines with the same
-    scale.
+    """Return three times as lines with the same scale: the TTFT predicted for the case that the request stayed on its
+    instance, the TTFT predicted for the move, and the actual TTFT.
     """
     rows = [
         (f"Predicted for staying on {move.origin}", move.predicted_source_ttft_seconds, "stay"),

@@ -143,15 +143,17 @@ class PlanPage(Context):
     needed: AccessRole
     expectation: PlanExpectation | None
     hand_over: HandOverResult | None
-    """How much of the leaving instances' caches was kept; None if this could not be read."""
+    """The result of handing over the caches of the instances that leave: how much of them was kept; None if this could
+    not be read.
+    """
     comments: list[Comment]
     at_work: bool
     expected: list[ExpectedRow]
     headline: ExpectedRow | None
     """The share of requests within the objectives, according to the simulation; None if it is not reliable."""
     estimates: bool
-    """Whether the plan's own estimates are shown. They are shown only if there is no simulation, finished or expected,
-    that might contradict them.
+    """Whether the plan's own estimates are shown. They are hidden if a simulation has ended or is expected, because its
+    results might contradict them.
     """
 
 

@@ -32,7 +32,7 @@ class PoolsPage(Context):
     total: int
     """Number of all pools, whether they match the filters or not."""
     cut: str
-    """A text about the part of all pools that the page has read, if there are too many; otherwise empty."""
+    """A text such as `the first 200 of 260 pools` if the page has not read all pools; otherwise empty."""
     facets: dict[str, list[Facet]]
     sort: str
     figures: dict[str, ShownFigures]

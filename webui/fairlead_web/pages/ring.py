@@ -41,8 +41,8 @@ class ShareRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingPage(Context):
     """The page of a hash ring. `add`, `remove` and `anchors` are the hypothetical change as typed; `problem` is why the
-    API could not compute its effect. `shown` are the rows on this page; `fuller` and `emptier` are the numbers of the
-    first rows on the adjacent pages.
+    API could not compute its effect. `shown` are the rows on this page. `fuller` is the number of the first row on the
+    page with the larger shares, and `emptier` on the page with the smaller shares; None if there is no such page.
     """
 
     template: ClassVar[str] = "pages/ring.html"

@@ -249,8 +249,9 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
 
 
 def opened(windows: Sequence[Window], name: str, runs: Listing[ScheduleRun] | None, now: datetime) -> list[Window]:
-    """Return the windows that opened or will open. A past window of the schedule `name` without a run is left out,
-    because it is from before the schedule was made. Return all windows if `runs` is None.
+    """Return the windows that opened or will open. A past window of the schedule `name` is left out if no run of the
+    schedule is recorded for it, because the schedule did not exist at that time. If `runs` is None, all windows are
+    returned.
     """
     if runs is None:
         return list(windows)

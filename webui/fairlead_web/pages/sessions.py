@@ -119,8 +119,9 @@ async def keep(visit: Visit) -> Response:
 def session_of_address(request: Request) -> str:
     """Return the session that the address names, without the name of a form (FORMS) at its end.
 
-    Links write a session as a single segment of the path, so an escaped slash before `plans` belongs to the session's
-    name. If a proxy has decoded the address, the end counts as the name of a form.
+    Links write a session as a single segment of the path. In such an address, a slash that belongs to the session's
+    name is escaped, and the word after it is not the name of a form. If a proxy has decoded the address, the two cases
+    look the same; a last word that is the name of a form then counts as the form.
     """
     whole = str(request.path_params["session"])
     head, slash, form = whole.rpartition("/")

@@ -53,7 +53,7 @@ class SimulatorPage(Context):
     at: str
     """Path of the simulator page of the chosen pool; empty if no pool is chosen."""
     cut: str
-    """A text about the part of all pools that can be chosen, if there are too many; otherwise empty."""
+    """A text such as `the first 200 of 260 pools` if not all pools can be chosen; otherwise empty."""
     form: SimulationForm | None
     listing: Listing[SimulationItem] | None
 

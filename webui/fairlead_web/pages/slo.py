@@ -30,7 +30,7 @@ class SloPage(Context):
     shell: Shell
     listing: Listing[SloVersion]
     cut: str
-    """A text about the pools whose versions are shown, if there are too many pools; otherwise empty."""
+    """A text such as `the first 200 of 260 pools` if not all pools' versions are shown; otherwise empty."""
 
 
 async def index(visit: Visit) -> Response:

@@ -139,8 +139,9 @@ class PageStream:
             first.cancel()
 
     def _hear(self, event: bytes) -> bytes:
-        """Return the bytes to send to the tab at once because of an event. If the page reads no field of the event, the
-        event is sent later, together with the parts that it changed, to save a message.
+        """Return the bytes to send to the tab at once because of an event. If the event changes parts of the page but
+        the page reads no field of it, the result is empty. Such an event is sent later, together with the changed
+        parts, to save a message.
         """
         topic, stamp = value_of(event, b"event"), value_of(event, b"id")
         concerned = self._page.concerned({topic}) if topic else set()

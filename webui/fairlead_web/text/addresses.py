@@ -59,8 +59,8 @@ class Here:
         return self.base + with_query(self.path, {name: self.params.get(name) for name in kept})
 
     def export(self, kind: str, part: str = "") -> str:
-        """Return the address of the file with the whole list of this page, or with `part`, of a named table on it;
-        `kind` is `csv` or `json`.
+        """Return the address of a file with the whole list of this page. `part` names another table of the page, which
+        the file then contains instead; `kind` is `csv` or `json`.
         """
         params = {name: value for name, value in self.params.items() if name not in {"cursor", "limit"}}
         return f"{self.base}{self.path}{part and '/' + part}.{kind}" + (f"?{urlencode(params)}" if params else "")

@@ -66,7 +66,9 @@ def seconds(value: float | None) -> str:
 
 
 def latency(value: float | None) -> str:
-    """Format a latency from a histogram, with the two digits that its steps have: 0.0421 → `42 ms`, 4.217 → `4.2 s`."""
+    """Format a latency from a histogram, in seconds, with two digits, because a histogram is no more precise: 0.0421 →
+    `42 ms`, 4.217 → `4.2 s`.
+    """
     if value is None:
         return NONE
     if value <= 0:

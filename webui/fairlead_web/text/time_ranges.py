@@ -71,15 +71,18 @@ class TimeRange:
 
     @property
     def counted(self) -> dict[str, str]:
-        """The range as query parameters, widened to the whole steps in which figures are counted, for lists that are
-        shown next to those figures. A live range still ends now.
+        """The range as query parameters, for lists that are shown next to figures. Figures are counted in steps of
+        time, so the range is widened to whole steps, and list and figures cover the same time. A live range still ends
+        now.
         """
         whole = covered(self.start, self.end, self.now)
         return {"from": stamp(whole.start), "to": "now" if self.live else stamp(min(whole.end, self.now))}
 
     @property
     def asked(self) -> dict[str, str]:
-        """The range as query parameters for the API; the API widens the range if it counts in steps."""
+        """The range as query parameters for the API. For figures that are counted in steps of time, the API itself
+        widens the range to whole steps.
+        """
         return {"from": self.start_text, "to": "now"} if self.live else self.absolute
 
     @property
@@ -124,8 +127,8 @@ def lifetime_start(created: datetime, now: datetime) -> str:
 
 
 def start_within_life(start: str, created: datetime, now: datetime) -> str:
-    """Return `start`. For an object that was created after it, return the start of the shortest preset range that
-    covers the time since the creation.
+    """Return `start`, or the start of the shortest preset range that covers the time since the creation of an object,
+    whichever is later.
     """
     covering = covering_start(created, now)
     return max(start, covering, key=lambda one: parse_range(one, "now", now).start)

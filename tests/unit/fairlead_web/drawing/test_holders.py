@@ -68,4 +68,4 @@ def test_a_session_that_never_moved_or_ended_says_so() -> None:
 
 def test_homes_that_are_forgotten_are_not_passed_over_in_silence() -> None:
     told = holders_in_words([home("b", 30, None, 7, BindingReason.SLO)], 7, NOW)
-    assert told == "Its newest 1 of 7 homes are recorded. b alone held it, for 30 min. It moved once: slo."
+    assert told == "Its newest 1 of 7 bindings are recorded. b alone held it, for 30 min. It moved once: slo."
