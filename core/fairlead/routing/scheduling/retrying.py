@@ -253,21 +253,22 @@ class Retrying:
         return tracked.is_hopeless and (load is None or load.entry.role is not Role.PREFILL)
 
     def _tries(self, tracked: TrackedRequest, candidates: list[InstanceLoad]) -> int:
-        """Return the number of the request's attempts. An attempt does not count if the instance could not be reached.
-        While every circuit is open, it does count, because otherwise a request would try all lost instances.
+        """Return the number of the request's attempts. Attempts on instances that could not be reached are left out.
+        But while every candidate's circuit is open, they are included, because otherwise a request would try all lost
+        instances.
         """
         everywhere = bool(candidates) and all(load.is_spared for load in candidates)
         return len(tracked.tried) - (0 if everywhere else len(tracked.unreachable))
 
 
 def _decoding(view: LiveView) -> list[InstanceLoad]:
-    """Return the decode instances that may compute all of a request. Used if no other prefill instance can take the
-    request.
+    """Return the candidates with the role decode. They may compute a whole request if no other prefill instance can
+    take it.
     """
     return [load for load in view.decode_candidates() if load.entry.role is Role.DECODE]
 
 
 def _passed_over(tracked: TrackedRequest, instance: str) -> None:
-    """Record that the instance could not be reached, whichever of its ranks was tried."""
+    """Record for the request that this instance could not be reached; several ranks of an instance count once."""
     if instance_of(instance) not in map(instance_of, tracked.unreachable):
         tracked.unreachable = (*tracked.unreachable, instance)
