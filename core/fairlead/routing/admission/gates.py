@@ -174,9 +174,10 @@ def build_gate(mode: str) -> Gate:
 def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolView, share: float = 1.0) -> Refusal | None:
     """Return a refusal if the predicted TTFT exceeds the limit even on the best candidate, else None.
 
-    A priority class has a lower limit, its share. The lower limit does not apply while an instance has nothing to
-    prefill, because a TTFT above it is then due to the prompt's length, not to the load. Nothing is refused until the
-    instances' speed has been measured, because a declared speed may be wrong by any factor.
+    With a `share` below 1, the limit is multiplied by this share of the request's priority class. The full limit
+    applies while an instance has nothing to prefill, because the TTFT is then due to the prompt's length, not to the
+    load. Nothing is refused until the instances' speed has been measured, because a declared speed may be wrong by any
+    factor.
     """
     limit = view.table.early_rejection.headroom * view.table.slo.ttft_seconds
     if view.tokens_within(limit) == inf:

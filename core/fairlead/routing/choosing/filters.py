@@ -91,9 +91,9 @@ class PrefixCacheAffinity:
 
 
 class PrefixCacheAffinityFilter:
-    """`prefix-cache-affinity-filter`: keeps only the instances that hold nearly all of the prompt. It keeps all
-    instances if waiting for these instances would cost more than the cached prefix saves. Only the first `most_tokens`
-    of a prompt are compared; 0 = all.
+    """`prefix-cache-affinity-filter`: keeps only the instances that hold nearly all of the prompt (the holders). It
+    keeps all instances if the TTFT on the best holder exceeds the TTFT on the best other instance by more than the
+    allowed penalty. Only the first `most_tokens` of a prompt are compared; 0 = all.
     """
 
     def __init__(self, parameters: PrefixCacheAffinity, most_tokens: int = 0) -> None:

@@ -45,8 +45,8 @@ _PLACES = frozenset({BindingReason.RING_CHANGE, BindingReason.PREFIX_KEY, Bindin
 """Triggers of moves that follow a prefix to its new position on the hash ring."""
 
 _LATE = "staying was predicted to miss the TTFT target"
-"""The words for the trigger `slo` of a move with a recorded figure. Moves without a figure were recorded by earlier
-releases, which also used this trigger for other causes.
+"""The words for the trigger `slo` of a move with a recorded figure. A move without a figure was recorded by an earlier
+release. `TRIGGERS` has the words for such moves, because earlier releases used this trigger for other causes too.
 """
 
 _NUMBERS = {

@@ -4,8 +4,8 @@ every prediction is recorded.
 Models are linear in their coefficients and fitted by least squares to the last observations, with the pool's declared
 figures as a prior. The same observations in the same order give the same coefficients. Only the last few hundred
 observations of the last hour count, so a wrong fit does not last longer than an hour. The danger of fits is
-extrapolation. Therefore predictions are kept above zero and within a factor of the predictions by prefill speed
-(`prefill_speeds`).
+extrapolation. Therefore a prediction is never zero or less, and differs from the prediction by the prefill speed
+(`prefill_speeds`) by at most the factor `FURTHEST`.
 """
 
 from collections import defaultdict
@@ -23,8 +23,8 @@ from fairlead.routing.knowledge.whole_answers import WholeAnswers
 from fairlead.tables import EngineFacts
 
 FORMS = ("configured", "linear", "bilinear")
-"""Forms of the prefill model: `configured` x / speed; `linear` c0 + c1·x; `bilinear` c0 + c1·x + c2·s + c3·x·s, with x
-the uncached and s all tokens of the prompt.
+"""Forms of the prefill model. With x uncached tokens in a prompt of s tokens, the predicted seconds are: `configured` x
+/ speed; `linear` c0 + c1·x; `bilinear` c0 + c1·x + c2·s + c3·x·s.
 """
 
 MEMORY_OBSERVATIONS = 200
@@ -57,7 +57,7 @@ NO_STEP = (0.0, 0.0, 0.0)
 
 
 class _Mean:
-    """A weighted mean of recent values; None before the first."""
+    """A weighted mean of recent values. The mean is None before the first value."""
 
     __slots__ = ("sum", "weight")
 
@@ -75,7 +75,8 @@ class _Mean:
 
 
 class _Observed:
-    """The mean time per token, and the errors of predictions by measured and by declared figures.
+    """The mean observed time per token, and the errors of two kinds of predictions of this time: by the measured figure
+    and by the declared figure.
 
     Errors are relative to the total time, so that a single answer whose tokens arrived in a burst has little effect.
     """
@@ -359,8 +360,8 @@ class DecodeTimes:
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """Seconds of a decode step: the base, the additional seconds per 100,000 context tokens, and per 100 requests.
-        Empty until this router has fitted them.
+        """Three numbers that predict the seconds of a decode step: a base, the seconds added per 100,000 context
+        tokens, and the seconds added per 100 requests. Empty until this router has fitted them.
         """
         return self._fit.coefficients if self.is_measured and not self._is_modelled else ()
 

@@ -93,7 +93,7 @@ class LiveView:
         counted (`InstanceLoad.others`).
         """
         self.told = ToldPrompts(prefixes.capacity_blocks)
-        """The prompts that other routers reported, with the instances where they placed them."""
+        """The prompts that other routers reported, with the instances at which these routers placed them."""
         self._router = ""
         self._names: tuple[str, ...] = ()
         self._leanings: FloatVector | None = None

@@ -215,8 +215,9 @@ class Ear:
         return best
 
     def _carried_tokens(self, request: RoutingRequest, lacking: int, host: InstanceLoad, view: PoolView) -> tuple[float, bool]:
-        """Return the cost, in tokens of prefill, of the context tokens that the old host has and the new host lacks
-        (`lacking`). Also return whether the new host fetches these tokens.
+        """Return the cost of giving the new host the context tokens that it lacks (`lacking`), in tokens of prefill.
+        The cost is the smaller of two: computing the tokens on the new host, or fetching them from `host`, the old
+        host. Also return whether the new host fetches them.
         """
         speed = view.fetching(request) if lacking > 0 and self._parameters.fetch else None
         if speed is None:

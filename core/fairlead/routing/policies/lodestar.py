@@ -3,10 +3,10 @@ requests. Outside the model's training data it falls back on a heuristic.
 
 The model is a small network over features of each instance and the request (`instance_features`). It is trained outside
 the policy on the results of this router's own requests (`fairlead.predictors`). The policy follows Lodestar (arXiv
-2606.00946), Algorithms 3 and 4, with two changes. First, the tie-break works: the published tie-break has no effect,
-because it compares with a bound above the best value. Second, the policy considers later requests. The published policy
-minimises the TTFT of each request alone; close to saturation it therefore reuses so little of the caches that all
-requests wait longer.
+2606.00946), Algorithms 3 and 4, with two changes. First, ties are broken. (The published tie-break has no effect,
+because it compares with a bound above the best value.) Second, the policy takes the delay of later requests into
+account. The published policy minimises the TTFT of each request alone. Close to saturation it therefore reuses so
+little of the caches that all requests wait longer.
 """
 
 from dataclasses import dataclass, replace
@@ -213,7 +213,7 @@ class Lodestar(LearnsTtfts):
 
     def _costs(self, request: RoutingRequest, view: PoolView, hits: IntVector, ttfts: FloatVector) -> "_Costs":
         """Return the costs of a request. The delay that the prefill causes to other requests is computed with the
-        pool's speed even on a slow instance: the prefill takes longer there, but fewer requests wait there, in the same
+        pool's speed even on a slow instance. A prefill takes longer there, but fewer requests wait there, in the same
         proportion.
         """
         worth = affinity(view.pool_load(), self._parameters.most_affinity)

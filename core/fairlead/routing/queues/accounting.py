@@ -38,8 +38,8 @@ HELD: Final = Stage.HELD
 QUEUED: Final = Stage.QUEUED
 PREFILLING: Final = Stage.PREFILLING
 DECODING: Final = Stage.DECODING
-"""The stages as plain names, because Python 3.11 takes three times as long to look up a member of an enum, and each
-request needs a dozen such look-ups.
+"""The stages as module constants. Python 3.11 takes three times as long to look up a member of an enum, and each
+request needs a dozen look-ups.
 """
 
 
@@ -68,8 +68,8 @@ class Suspicion:
 @dataclass(slots=True)
 class TrackedRequest:
     """An accepted request. `instance` is "" while the request is held; `miss_tokens` are the uncached tokens that are
-    counted for the request on that instance. Its fields may be passed by position, because Python looks up the default
-    of each keyword-only field again for each request.
+    counted for the request on that instance. The fields are not keyword-only, because Python would then look up the
+    default of each field again for each request.
     """
 
     request: RoutingRequest
@@ -187,7 +187,7 @@ class TrackedRequest:
     move: PendingMove | None = None
     """The move of the request's session that takes effect when the request is sent; None if there is no such move."""
     left: str = ""
-    """The instance that the request had to leave; "" after another instance has been chosen, and if the request left
+    """The instance that the request had to leave, until another instance is chosen; "" if the request had to leave
     none.
     """
     migrations: list[str] = field(default_factory=list)

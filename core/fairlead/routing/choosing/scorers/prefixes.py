@@ -26,8 +26,7 @@ def minmax(matched_blocks: IntVector) -> FloatVector:
     """Scale the matches above 0 linearly, so that the smallest match scores 0 and the largest 1. If they are equal, all
     of them score 1. Instances without a match score 0.
 
-    While the caches are nearly empty, a single matching block can already score 1. The scores by `absolute` do not have
-    this weakness.
+    While the caches are nearly empty, a single matching block can already score 1. To avoid this, use `absolute`.
     """
     matching = matched_blocks > 0
     if not matching.any():
