@@ -265,7 +265,11 @@ def _not_counted(request: RoutingRequest, view: PoolView) -> str:
     """
     overtaken = view.overtaken_seconds(request)
     most = 0.0 if overtaken is None else float(overtaken.max(initial=0.0))
-    return f"; up to {most:.1f} s of waiting prefills that would be sent after it are not counted" if most >= LEAST_TOLD_SECONDS else ""
+    return (
+        f"; not counted: up to {most:.1f} s of prefills that wait now but would be sent after this request"
+        if most >= LEAST_TOLD_SECONDS
+        else ""
+    )
 
 
 def _of_class(request: RoutingRequest, share: float) -> str:

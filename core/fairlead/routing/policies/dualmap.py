@@ -80,7 +80,9 @@ class DualMapParameters(KeyParameters):
         None,
         minimum=0.1,
     )
-    max_examined: int = whole("Queued requests of one instance that a rebalancing run examines.", 256, minimum=1, maximum=10_000)
+    max_examined: int = whole(
+        "Maximum number of queued requests that a rebalancing run examines per instance.", 256, minimum=1, maximum=10_000
+    )
 
     @property
     def overload_fraction(self) -> float:

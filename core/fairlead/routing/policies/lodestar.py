@@ -109,8 +109,10 @@ class LodestarParameters(PrefixCacheLoadParameters):
         "The filter acts only if an instance holds more tokens of the prompt than this.", 100, maximum=100_000_000
     )
     filter_blocks: int = whole("Blocks at the beginning of a prompt by which the filter groups them.", 10, minimum=1, maximum=100_000)
-    first_samples: int = whole("Samples before the first model; until then the heuristic places.", 1000, minimum=10, maximum=1_000_000)
-    round_samples: int = whole("New samples before each further model.", 1000, minimum=10, maximum=1_000_000)
+    first_samples: int = whole(
+        "Number of samples needed for the first model; until then the heuristic chooses.", 1000, minimum=10, maximum=1_000_000
+    )
+    round_samples: int = whole("Number of new samples needed for each further model.", 1000, minimum=10, maximum=1_000_000)
     stale_samples: int = whole(
         "After this many samples without a new model, the heuristic decides again: the trainer is assumed to have failed.",
         10_000,
@@ -337,7 +339,7 @@ ENTRY = PolicyEntry(
         limits=(
             Limit(name="near_best_seconds", words="cost that counts as equal to the lowest", unit=Unit.SECONDS),
             Limit(name="affinity", words="worth of a second of prefill at this load", unit=Unit.SCORE),
-            Limit(name="outside", words="score of instances that might not be chosen", unit=Unit.SCORE),
+            Limit(name="outside", words="score of instances that the rule excluded", unit=Unit.SCORE),
             *HEURISTIC.terms.limits,
         ),
         rules=(

@@ -33,7 +33,7 @@ MOVES_AT_ONCE = 100
 class PrebleParameters(QueueParameters):
     """Parameters of `preble`."""
 
-    window_seconds: float = number("Window of recent work.", 180.0, minimum=1.0, maximum=86_400.0)
+    window_seconds: float = number("Seconds for which work counts as recent.", 180.0, minimum=1.0, maximum=86_400.0)
     decode_tokens: int = whole("Assumed output tokens of a running request.", 45, maximum=100_000)
     decode_seconds: float = number("Seconds charged per output token of a running request.", 0.15, minimum=0.0, maximum=60.0)
     rebalance_ratio: float = number(

@@ -45,7 +45,7 @@ class PrefixMatches:
     match_length_weight: float = number(
         "Weight of the matched length; the matched share has the rest of the weight.", 0.0, minimum=0.0, maximum=1.0
     )
-    match_length_scale_tokens: int = whole("Matched tokens from which the length scores 1.", 8192, minimum=1, maximum=10**9)
+    match_length_scale_tokens: int = whole("Number of matched tokens with which the length scores 1.", 8192, minimum=1, maximum=10**9)
 
 
 class PrefixCacheScorer:
