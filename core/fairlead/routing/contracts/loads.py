@@ -10,7 +10,7 @@ from fairlead.tables import InstanceEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersLoad:
-    """Requests that other routers have in flight on an instance, from the other routers' reports, which are some
+    """Requests that other routers have in flight on an instance, according to their reports. The reports are some
     seconds old. `prefill_share` (0-1) is the share of the instance's recent time that the prefills of these requests
     took.
     """

@@ -339,14 +339,13 @@ class Scheduler(Protocol):
         """
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the prefill speed of an instance in uncached prompt tokens per second; of all instances together
-        without an instance (None). The speed is the measured speed, else the speed recalled from before a restart, else
-        the declared speed.
+        """Return the prefill speed of an instance (None = of all instances together) in uncached prompt tokens per
+        second. The speed is the measured speed, else the speed recalled from before a restart, else the declared speed.
         """
 
     def decode_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the seconds per output token after the first that requests observe on the instance; on all instances
-        together without an instance (None). Unknown before any observation.
+        """Return the seconds per output token after the first that requests observe on the instance (None = on all
+        instances together). Unknown before any observation.
         """
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:

@@ -140,7 +140,7 @@ class _ObservedByInstance:
         self._each[instance].observe(tokens, seconds, learnt, declared, now)
 
     def of(self, instance: str | None) -> _Observed:
-        """Return the observations of one instance; of all instances together without an instance (None)."""
+        """Return the observations of one instance; None = of all instances together."""
         return self.all if instance is None else self._each.get(instance, _Observed())
 
     def forget(self, instance: str) -> None:
@@ -268,9 +268,7 @@ class PrefillTimes:
             self._go_by_best()
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the speed with its source, spread and age: over one instance's prefills, or over all instances without
-        an instance (None).
-        """
+        """Return the prefill speed of one instance (None = of all instances together), with its source, spread and age."""
         if instance is not None:
             return best(self.speeds.figure(now, instance), declared(self._declared))
         return best(self.measured(now), self.recalled.figure(now), declared(self._declared))
@@ -280,8 +278,8 @@ class PrefillTimes:
         return best(self.speeds.figure(now), self.whole.figure(now))
 
     def report(self, instance: str | None = None) -> EstimateReport:
-        """Return the seconds per prefilled token, and the errors in predicting whole prefills. The result is for one
-        instance, or for all instances together without an instance (None).
+        """Return the seconds per prefilled token, and the errors in predicting whole prefills, for one instance (None =
+        for all instances together).
         """
         report = self._observed.of(instance).report(self.form, self.fitted or self.observed_speed is not None)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
@@ -434,14 +432,14 @@ class DecodeTimes:
 
     def report(self, instance: str | None = None) -> EstimateReport:
         """Return the seconds per decoded token that requests observe, and the error of predicting whole answers by the
-        mean. The result is for one instance, or for all instances together without an instance (None).
+        mean. The result is for one instance; None = for all instances together.
         """
         report = self._observed.of(instance).report("fitted", self.known and not self._is_modelled)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._stepped.value)
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the seconds per output token after the first that requests observe on one instance; on all instances
-        together without an instance (None).
+        """Return the seconds per output token after the first that requests observe on one instance; None = on all
+        instances together.
         """
         return self._observed.of(instance).figure(now)
 

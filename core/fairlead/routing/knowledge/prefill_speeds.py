@@ -154,8 +154,8 @@ class PrefillSpeeds:
         return self
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the prefill speed of one instance in tokens per second; of all instances together without an instance
-        (None). The result includes the spread between prefills and the age of the newest prefill.
+        """Return the prefill speed of one instance (None = of all instances together) in tokens per second. The result
+        includes the spread between prefills and the age of the newest prefill.
         """
         if self.tokens_per_second is None or self._spread is None:
             return UNKNOWN

@@ -252,8 +252,10 @@ class EngineProgress:
 
     def canary_unanswered(self, asked_at: float, now: float) -> bool:
         """Record that the canary request sent at `asked_at` got no token. Return whether this proves that the engine
-        hangs: there has been no movement since `asked_at`, and the engine was already stalled or reports no running
-        request for which the token might wait.
+        hangs.
+
+        It does if there has been no movement since `asked_at`, and if the engine was already stalled or reports no
+        running requests. The canary may otherwise only have waited for running requests.
         """
         quiet = self._shown is not None and self._moved_at <= asked_at
         hangs = quiet and (self._stalled_at is not None or not self._runs)

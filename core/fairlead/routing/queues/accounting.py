@@ -90,7 +90,7 @@ class TrackedRequest:
     is_elsewhere: bool = False
     """Whether another router made the request's decision and therefore records the request."""
     is_offered: bool = False
-    """Whether the request is counted in the load that arrives for the pool."""
+    """Whether the request is already counted in the load of the requests that arrive for the pool."""
     keeps: KeptFor | None = None
     """The reason why the decision is certain to be kept. None: the end of the request determines whether the decision
     is kept.

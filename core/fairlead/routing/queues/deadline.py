@@ -71,8 +71,8 @@ every short prefill waited for a full rest, there would be gaps between short pr
 MARGIN = 0.02
 """Share of the TTFT target that is kept as a margin."""
 PATIENCE = 0.9
-"""Share of the TTFT target. A late turn of a task in progress that has waited for this long is sent before everything
-else.
+"""A late turn of a task in progress is sent before everything else once it has waited for this share of the TTFT
+target.
 """
 
 

@@ -200,10 +200,11 @@ class Circuits:
                 self._blame(tracked.suspicions, now)
 
     def left(self, tracked: TrackedRequest, now: float) -> None:
-        """Record that the client disconnected. The request's undecided failures are dropped, unless the request has
-        already run on another instance for long enough. Otherwise, if many clients disconnected after one instance
-        failed, all their failures would count against that instance, although no other instance has served their
-        requests.
+        """Record that the client disconnected. The request's undecided failures are dropped. They count only if the
+        request has already run on another instance for long enough.
+
+        If they always counted, an instance after whose failure many clients disconnected would be blamed for each of
+        their requests, although no other instance has served these requests.
         """
         if self._has_run_longer(tracked, now):
             self._blame(tracked.suspicions, now)

@@ -233,9 +233,9 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
     """Measure decode steps on the new tokens of a running answer, until enough steps were observed.
 
-    A new pool's first answers end late. Until step times are known, requests are sent without leaving time for decodes,
-    which delays all answers. If several routers share the pool, only whole answers are measured, because other routers'
-    work cannot be estimated over the time of a few tokens.
+    In a new pool, the first answers end only after a while. Until step times are known, prefills leave no time for
+    decodes, which delays all answers. If several routers share the pool, only whole answers are measured, because other
+    routers' work cannot be estimated over the time of a few tokens.
     """
     if not state.learns_decoding or state.decode_times.is_settled or state.view.routers > 1 or tracked.request.answers > 1:
         return

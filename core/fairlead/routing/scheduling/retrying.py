@@ -223,8 +223,8 @@ class Retrying:
         return (target,) if load is not None and load.is_stalled else self._state.targets_of(target)
 
     def _target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:
-        """Return the next target to try; None if there is none. `stays` is the instance that computed the prompt, if
-        only its decode instance failed.
+        """Return the next target to try; None if there is none. If only the decode instance failed, `stays` is the
+        instance that computed the prompt, and is the result if it still takes requests.
         """
         state, view = self._state, self._state.view
         part = view if tracked.request.within is None else view.within(tracked.request.within)
