@@ -268,7 +268,7 @@ class PrefillTimes:
             self._go_by_best()
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the prefill speed of one instance, with its source, spread and age. None = of all instances together."""
+        """Return the prefill speed of one instance, with source, spread and age. None = of all instances together."""
         if instance is not None:
             return best(self.speeds.figure(now, instance), declared(self._declared))
         return best(self.measured(now), self.recalled.figure(now), declared(self._declared))

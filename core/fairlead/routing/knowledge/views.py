@@ -85,8 +85,9 @@ class LiveView:
         """The contexts of sessions in the caches; None unless the policy counts their eviction as a cost."""
         self.offered = OfferedPrefills()
         self.routers = 1
-        """Number of live routers that send to these instances. `told_routers` of them report their requests in flight.
-        Each other router is assumed to have as many requests in flight as this router.
+        """Number of live routers, including this router, that send to these instances. `told_routers` of them report
+        their requests in flight. Each of the remaining routers is assumed to have as many requests in flight as this
+        router.
         """
         self.told_routers = 0
         """Number of other routers that report their requests in flight. For these routers, the reported requests are

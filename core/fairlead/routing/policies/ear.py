@@ -255,8 +255,8 @@ def session_of(request: RoutingRequest) -> str | None:
 
 
 def prefix_session(request: RoutingRequest) -> str:
-    """Return the binding name for a request without a session: a hash of its first two blocks (of the whole prompt if
-    it is shorter than a block), combined with the request's owner.
+    """Return the binding name for a request without a session. The name is a hash of the prompt's first two blocks, or
+    of the whole prompt if it is shorter than a block, combined with the request's owner.
     """
     known = request.blocks[:2]
     return session_identity(f"prefix:{known[-1] if known else request.first_bytes_hash:016x}", request.owner)

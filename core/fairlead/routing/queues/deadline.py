@@ -64,9 +64,9 @@ STEP_SECONDS = 0.05
 """Seconds added to every predicted prefill, because a prefill begins only when the engine's present decode step ends.
 """
 SHORT_SECONDS = 0.15
-"""Maximum seconds of a prefill, the step included, that may start before the rest ahead of it is over. The part of the
-rest that is still missing may be as long as the rest that one prefill of this length requires; it is taken later. If
-every short prefill waited for a full rest, there would be gaps between short prefills.
+"""Maximum seconds of a short prefill, the step included. A short prefill may start before the rest ahead of it is over,
+and the missing part of the rest is taken later. The missing part may be as long as the rest that a prefill of this
+length requires. If every short prefill waited for a full rest, there would be gaps between short prefills.
 """
 MARGIN = 0.02
 """Share of the TTFT target that is kept as a margin."""

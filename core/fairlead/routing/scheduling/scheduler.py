@@ -489,7 +489,7 @@ class PoolScheduler:
         return self._state.prefill_times.speed
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the prefill speed of an instance, with its source, spread and age. None = of all instances together."""
+        """Return the prefill speed of an instance, with source, spread and age. None = of all instances together."""
         return self._state.prefill_times.figure(now, instance)
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
