@@ -182,10 +182,10 @@ class SessionBindings:
         return self._sign_of_life(known, binding.instance, now)
 
     def missing(self, present: Collection[str], now: float) -> tuple[list[BindingChange], int]:
-        """Return a change for each session that the API has confirmed and that is not in `present`, the sessions that
-        the API knows now. Each change reports the session with the time of its last use. Also return the number of
-        missing sessions. At most `MOST_TOLD` changes are returned; the remaining sessions are reported when they are
-        next used.
+        """Return a change for each session that the API has confirmed but no longer knows; `present` has the sessions
+        that the API knows now. Each change reports the session with the time of its last use. At most `MOST_TOLD`
+        changes are returned; the remaining sessions are reported when they are next used. Also return the number of
+        missing sessions.
         """
         lacking = [
             known

@@ -220,7 +220,8 @@ class TrackedRequest:
     @property
     def fails_everywhere(self) -> bool:
         """Whether the request would fail again if its client sent it again: the request is hopeless, and no instance
-        that failed it is in doubt (`Suspicion.is_in_doubt`). So it is False while all instances fail all requests.
+        that failed it is in doubt (`Suspicion.is_in_doubt`). While all instances fail all requests, all are in doubt,
+        so the result is False.
         """
         return self.is_hopeless and not any(one.is_in_doubt for one in self.suspicions)
 

@@ -208,8 +208,8 @@ class KeptDecisions:
         return tuple(traced)
 
     def take_unkept(self) -> int:
-        """Return the number of decisions since the last call that should have been kept because of how their requests
-        ended, but exceeded a limit.
+        """Return the number of decisions since the last call that were not kept because a limit was reached, although
+        the outcomes of their requests were reasons to keep them.
         """
         unkept, self._unkept = self._unkept, 0
         return unkept
