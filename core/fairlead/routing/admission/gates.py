@@ -174,9 +174,10 @@ def build_gate(mode: str) -> Gate:
 def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolView, share: float = 1.0) -> Refusal | None:
     """Return a refusal if the predicted TTFT exceeds the limit even on the best candidate, else None.
 
-    A priority class has a lower limit, its share. The lower limit does not apply while an instance has nothing to
-    prefill, because a TTFT above it is then due to the prompt's length, not to the load. Nothing is refused until the
-    instances' speed has been measured, because a declared speed may be wrong by any factor.
+    With a `share` below 1, the limit is multiplied by this share of the request's priority class. The full limit
+    applies while an instance has nothing to prefill, because the TTFT is then due to the prompt's length, not to the
+    load. Nothing is refused until the instances' speed has been measured, because a declared speed may be wrong by any
+    factor.
     """
     limit = view.table.early_rejection.headroom * view.table.slo.ttft_seconds
     if view.tokens_within(limit) == inf:
@@ -264,7 +265,11 @@ def _not_counted(request: RoutingRequest, view: PoolView) -> str:
     """
     overtaken = view.overtaken_seconds(request)
     most = 0.0 if overtaken is None else float(overtaken.max(initial=0.0))
-    return f"; up to {most:.1f} s of waiting prefills that would be sent after it are not counted" if most >= LEAST_TOLD_SECONDS else ""
+    return (
+        f"; not counted: up to {most:.1f} s of prefills that wait now but would be sent after this request"
+        if most >= LEAST_TOLD_SECONDS
+        else ""
+    )
 
 
 def _of_class(request: RoutingRequest, share: float) -> str:

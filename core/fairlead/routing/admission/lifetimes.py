@@ -1,8 +1,8 @@
 """Decode lifetimes: the durations of the last finished decodes. They determine which share of the running decodes will
 still run some seconds later.
 
-The mean duration alone would not suffice, because a running decode has already lasted longer than the short decodes,
-and some decodes last longer than the mean. Only if all decodes last equally long does the mean give the same result.
+The mean duration alone is not sufficient: a running decode has already lasted longer than the short decodes, and some
+decodes last longer than the mean. The mean would be sufficient only if all decodes lasted equally long.
 """
 
 from bisect import bisect_left, insort

@@ -15,8 +15,8 @@ from fairlead.routing.contracts.requests import RoutingRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLoads:
-    """The mean and the smallest load of a pool's prefilling instances, and the same for its decoding instances. Decode
-    loads are 0 while decode times are unknown.
+    """Four loads of a pool: the mean and the smallest prefill load of its prefilling instances, and the mean and the
+    smallest decode load of its decoding instances. Decode loads are 0 while decode times are unknown.
     """
 
     prefill_mean: float
@@ -45,8 +45,8 @@ def decode_loads(view: PoolView) -> Sequence[float]:
 def pool_loads(view: PoolView) -> PoolLoads:
     """Return the present loads of the pool.
 
-    A prefill load is the predicted time of an instance's pending prefills, divided by the TTFT SLO. The prefill load is
-    infinite if the pool has no instance that prefills, and the decode load if it has none that decodes.
+    A prefill load is the predicted time of an instance's pending prefills, divided by the TTFT SLO. The prefill loads
+    are infinite if no instance of the pool prefills; the decode loads are infinite if no instance decodes.
     """
     slo = view.table.slo.ttft_seconds
     speed = view.prefill_speed

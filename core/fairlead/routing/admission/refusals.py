@@ -44,8 +44,8 @@ def refuse(
 
 
 def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float, *, in_turn: bool = False) -> Refusal:
-    """Return a 429: the queues of all instances that could take this request are full. If tenants take turns
-    (`in_turn`), a queue's requests of other tenants count only if they would be sent before this request.
+    """Return a 429: `limit` requests already wait for each instance that could take this request. If tenants take turns
+    (`in_turn`), the message adds that all of them would be sent before this request.
     """
     message = (
         f"{limit} requests already wait for each instance of pool {pool} that could take this one"
@@ -122,9 +122,9 @@ def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
 def upstream_failed(
     request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...], *, alike: bool = False, serve_others: bool = False
 ) -> Refusal:
-    """Return a 502: every instance that was tried failed before the first byte of its response. `alike` says that the
-    instances failed in the same way. `serve_others` says that these instances serve other requests; so the client
-    should not send the request again.
+    """Return a 502: every instance that was tried failed before the first byte of its response. `alike`: all of them
+    failed in the same way. `serve_others`: all of them serve other requests, so the client should not send the request
+    again.
     """
     if alike:
         others = ", which serve other requests" if serve_others else ""

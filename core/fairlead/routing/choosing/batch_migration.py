@@ -20,8 +20,9 @@ from fairlead.routing.contracts.requests import QueuedRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationRules:
-    """Rules of a migration run: the TTFT SLO; the seconds without a first token that count as a decode bottleneck
-    (infinite = never); and the number of queued requests to examine per instance.
+    """Rules of a migration run. `slo_seconds` is the TTFT SLO. An instance without a first token for
+    `bottleneck_seconds` counts as delayed by its decodes (infinite = never). At most `max_examined` queued requests are
+    examined per instance.
     """
 
     slo_seconds: float
@@ -138,8 +139,8 @@ class _Run:
         return movable
 
     def _target(self, name: str, source: str) -> tuple[InstanceLoad, float, float] | None:
-        """Return an instance to which requests may be moved, its decode delay, and the predicted TTFT of a single token
-        there; None if even that token would miss the SLO.
+        """Return the instance `name`, its decode delay, and the TTFT predicted there for a request of one token. None
+        if even such a request would miss the SLO there, or if the instance accepts no requests.
         """
         load = self._view.load(name)
         if name == source or load is None or not load.is_candidate(self._now):

@@ -34,8 +34,8 @@ def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
 
 
 class RingAge:
-    """The age of a policy's ring. By this age, a policy distinguishes sessions that move because the ring changed from
-    sessions that move because their key changed.
+    """The time of the last change of a policy's ring. A session whose binding is older moves because the ring changed;
+    other sessions move because their key changed.
     """
 
     def __init__(self) -> None:
@@ -51,9 +51,7 @@ class RingAge:
         self._members = members
 
     def settle(self, now: float) -> None:
-        """Record `now` as the time of the first decision on the present ring. Call this at the first decision after the
-        ring changed.
-        """
+        """Record `now` as the time of the ring's change. Call this at the first decision after the ring changed."""
         if self._started_at is None:
             self._started_at = now
         else:
@@ -65,7 +63,8 @@ class RingAge:
         decides:
 
         - the binding is older than the last change of the ring: `ring-change`
-        - another key of the request leads to `home`, so the session's key has changed: `prefix-key`
+        - `is_other_key()`, that is, `home` is the place of another possible key of the prompt, so the session's key has
+          changed: `prefix-key`
         - the binding is older than this policy's first decision: `ring-change`
         - otherwise `off-ring`: the ring did not choose `home`, because its instance took no requests at that time,
           or because a person chose `home`

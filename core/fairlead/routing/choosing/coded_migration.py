@@ -25,8 +25,8 @@ Place = tuple[int, float, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedRules:
-    """Rules of a migration run. An instance is overloaded from a threshold of pending tokens, or from a waiting time of
-    its oldest request. The last rule is the number of queued requests to examine per instance.
+    """Rules of a migration run. An instance is overloaded if more than `threshold_tokens` are pending, or if its oldest
+    request has waited `longest_wait_seconds`. At most `max_examined` queued requests are examined per instance.
     """
 
     threshold_tokens: float
@@ -52,7 +52,7 @@ def coded_moves(
 
 @dataclass(slots=True)
 class _Line:
-    """A queue in sending order. Each entry has a running sum: the tokens of all requests up to its own, included."""
+    """A queue in sending order. For each entry, `sums` has the tokens of this entry and all entries before it."""
 
     entries: list[tuple[Place, QueuedRequest, int]]
     sums: list[int]

@@ -1,5 +1,5 @@
-"""The choice of a decode instance for a request whose prompt is computed. Among the instances with room for the
-request's context, the instance is chosen whose decode step is the shortest after the request joins.
+"""The choice of a decode instance for a request whose prompt is computed. Only instances with room for the request's
+context are compared. The instance with the shortest decode step, with this request included, is chosen.
 """
 
 from collections.abc import Collection

@@ -29,7 +29,7 @@ class Trust:
     A model is no longer used once its mean error exceeds `lost` times the formula's mean error. It is used again once
     its mean error is below `regained` times the formula's. The gap between the two limits prevents frequent changes
     between model and formula. If `unproven` is True, a new model is used before its error has been compared. If False,
-    a first model must be compared before it is used, and so must the successor of a model that exceeded the limit.
+    two models are used only after a comparison: the first model, and a model that replaces a model over the limit.
     """
 
     lost: float
@@ -38,8 +38,8 @@ class Trust:
 
 
 HARDLY_WORSE = Trust(lost=2.0, regained=1.8, unproven=True)
-"""Limits for policies that fall back on a heuristic without predictions. Even a model whose error is somewhat larger
-than the formula's places requests better than this heuristic.
+"""Limits for policies that use a heuristic instead of an untrusted model. They allow a model an error somewhat larger
+than the formula's, because even such a model places requests better than a heuristic without predictions.
 """
 BETTER = Trust(lost=1.0, regained=0.95, unproven=False)
 """Limits for policies that fall back on the router's own formula."""
@@ -79,8 +79,9 @@ class Comparison:
             self.judged = self._model / len(self._errors), self._formula / len(self._errors)
 
     def another_model(self) -> None:
-        """Start the comparison of a new model, from the new model's predictions only. Until there are enough
-        predictions, the verdict on the previous model also applies to the new model, unless unproven models are used.
+        """Start the comparison of a new model, from the new model's predictions only. With `Trust.unproven`, the new
+        model is used at once. Otherwise the verdict on the previous model also applies to the new model, until the new
+        model has made enough predictions.
         """
         self._errors.clear()
         self._model = self._formula = 0.0

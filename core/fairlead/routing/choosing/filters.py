@@ -73,11 +73,11 @@ class PrefixCacheAffinity:
     """Parameters of `prefix-cache-affinity-filter`."""
 
     affinity_threshold: float = number(
-        "Matched share of the prompt from which an instance counts as holding the prompt.", 0.8, minimum=0.0, maximum=1.0
+        "Minimum share of the prompt that an instance must hold to count as a holder.", 0.8, minimum=0.0, maximum=1.0
     )
     exploration_probability: float = number("Share of requests to which this filter is not applied.", 0.0, minimum=0.0, maximum=1.0)
     max_ttft_penalty_ms: float = number(
-        "All instances pass if the best holder's TTFT would exceed that of the best other instance by this many ms; 0 = never.",
+        "All instances pass if the TTFT on the best holder exceeds the TTFT on the best other instance by more than this many ms; 0 = never.",
         18_000.0,
         minimum=0.0,
     )
@@ -86,14 +86,14 @@ class PrefixCacheAffinity:
         "prefillThroughput",
         enum=("prefillThroughput",),
     )
-    peak_prefill_throughput: float = number("Prefill tokens per second for TTFT estimates.", 15_928.0, minimum=1e-6)
+    peak_prefill_throughput: float = number("Prefill speed in tokens per second, used to estimate TTFTs.", 15_928.0, minimum=1e-6)
     prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
 
 
 class PrefixCacheAffinityFilter:
-    """`prefix-cache-affinity-filter`: keeps only the instances that hold nearly all of the prompt. It keeps all
-    instances if waiting for these instances would cost more than the cached prefix saves. Only the first `most_tokens`
-    of a prompt are compared; 0 = all.
+    """`prefix-cache-affinity-filter`: keeps only the instances that hold nearly all of the prompt (the holders). It
+    keeps all instances if the TTFT on the best holder exceeds the TTFT on the best other instance by more than the
+    allowed penalty. Only the first `most_tokens` of a prompt are compared; 0 = all.
     """
 
     def __init__(self, parameters: PrefixCacheAffinity, most_tokens: int = 0) -> None:

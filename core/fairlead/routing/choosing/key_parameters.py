@@ -30,7 +30,7 @@ class KeyParameters(HomeParameters):
         "Share below which a prefix is cold and its key shrinks; at most the hot share; default by preset.", None, minimum=0.0, maximum=1.0
     )
     hotness_window: int = whole("Entries of the sliding window over which shares are counted.", 200, minimum=10, maximum=100_000)
-    hotness_min_samples: int = whole("Requests in the window before any key grows.", 20, minimum=1, maximum=100_000)
+    hotness_min_samples: int = whole("Minimum number of requests in the window before any key grows.", 20, minimum=1, maximum=100_000)
 
     def __post_init__(self) -> None:
         if self.hot_share is not None and self.cold_share is not None and self.cold_share > self.hot_share:

@@ -1,4 +1,4 @@
-"""Move causes: a move's cause is the figure because of which a session left its instance for another instance."""
+"""Move causes: the figure that made a session leave its instance for another instance, such as its cost or its hit."""
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import CandidateScore, Weighing

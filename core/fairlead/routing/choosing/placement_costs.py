@@ -75,9 +75,9 @@ class Circumstances:
 
 
 def evicted_tokens(kept: FloatVector, grows: IntVector, capacity_tokens: int) -> FloatVector:
-    """Return the number of tokens that a request would evict from each instance's cache, counted over contexts that are
-    worth keeping. The request adds `grows` tokens to the cache, so the result is at most `grows`. `kept` is the number
-    of tokens worth keeping in the cache.
+    """Return the number of tokens worth keeping that a request would evict from each instance's cache. `kept` is the
+    number of tokens worth keeping in each cache. The request adds `grows` tokens to the cache, so the result is at most
+    `grows`.
     """
     return np.clip(kept + grows - capacity_tokens, 0.0, grows)
 
@@ -138,9 +138,10 @@ def waits(
     prefill: FloatVector, ahead: FloatVector, slowness: FloatVector | None, vectors: PoolVectors, now: float
 ) -> tuple[FloatVector, FloatVector]:
     """Return two times per instance, in seconds: the wait and the rest. The wait is the time to compute all work ahead
-    of the request, including the rests between prefills, in which the engine only decodes. The rest is what remains of
-    the rest that a prefill of this length requires before it starts. The wait on an instance with slowness 2 is twice
-    as long as at the pool's mean speed.
+    of the request, including the rests between prefills, in which the engine only decodes. The wait on an instance with
+    slowness 2 is twice as long as at the pool's mean speed. The rest is the time for which the engine must only decode
+    directly before this request's prefill. If no work is ahead of the request, rest that the engine has already taken
+    is subtracted.
     """
     resting = vectors.resting
     wait = ahead * resting
@@ -153,9 +154,9 @@ def waits(
 
 
 def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstances) -> CostsOfFew:
-    """Return the costs for up to `FEW` instances, computed in a loop instead of with numpy. The results are
-    bit-identical to the vectors' results, because without slow instances every factor is exactly 1. `given.slowness` is
-    ignored and computed again.
+    """Return the costs for up to `FEW` instances, computed in a loop instead of with numpy. The results are equal to
+    the vectors' results to the last bit; in a pool without slow instances, every factor is exactly 1. `given.slowness`
+    is ignored and computed again.
     """
     slow = slownesses_of_few(vectors) or repeat(1.0)
     overtaken = repeat(0.0) if given.overtaken is None else given.overtaken.tolist()
@@ -193,10 +194,10 @@ def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstan
 def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float, most_extra: float) -> tuple[Sequence[int], int]:
     """Return the candidates' indexes in order of preference, and the index of the lowest cost.
 
-    Instances whose predicted TTFT is within the limit come before all others. This holds only if one of these instances
-    costs at most `most_extra` more than the lowest cost. Ties go to the fewest decoding tokens, then to the most
-    sessions. So in an idle pool, new sessions are placed on few instances. A scale-in can then remove the other
-    instances, whose caches are of little value.
+    The order is by cost, with one exception: the cheapest instance exceeds the TTFT limit, and an instance within the
+    limit costs at most `most_extra` more. Then all instances within the limit come first. Ties go to the fewest
+    decoding tokens, then to the most sessions. So in an idle pool, new sessions are placed on few instances. A scale-in
+    can then remove the other instances, whose caches are of little value.
     """
     ties = (vectors.decode_tokens, -vectors.sessions)
     order = lowest(costs.total, FALLBACKS + 1, *ties)

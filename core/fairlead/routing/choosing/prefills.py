@@ -20,7 +20,9 @@ from fairlead.values import value
 _LEAST_LOADED: Final = DecisionReason.LEAST_LOADED
 
 COPY_COST = 0.1
-"""The cost charged per second of prefill that fetching saves, in seconds (docs/experiments.md, "Where")."""
+"""A fetch of cached blocks is charged this many seconds for each second of prefill that it saves (docs/experiments.md,
+"Where").
+"""
 
 
 Tokens = TypeVar("Tokens", IntVector, list[int])
@@ -113,10 +115,11 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
 
 
 def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: Tokens, most: int) -> Tokens:
-    """Return `hits`, in which the session's home counts with the whole context of the session. `hits` is unchanged if
-    some instance is known to hold at least half of the context. `most` is the largest of `hits`.
+    """Return `hits` with one change: the session's home is assumed to hold the session's whole context. After a restart
+    of this router, or if another router served the last turn, this router has not recorded the context.
 
-    The context must be assumed after a restart of this router, or if another router served the session's last turn.
+    `hits` is returned unchanged if some instance is known to hold at least half of the context. `most` is the largest
+    of `hits`.
     """
     context = min(home.context_tokens, request.prompt_tokens - 1)
     if 2 * most >= context:

@@ -33,8 +33,8 @@ PAPER = HotnessSettings()
 """Settings of the preset `dualmap-paper`: shares of 2/n and 1/n in a window of 200 requests."""
 
 CODE = HotnessSettings(hot_share=0.0612, cold_share=0.02, entries_per_request=2)
-"""Settings of the preset `dualmap-code`: constant shares in a window in which each request takes two of 200 entries (so
-0.0612 means 12 % of requests).
+"""Settings of the preset `dualmap-code`: constant shares of a window of 200 entries. Each request adds two entries, so
+a share of 0.0612 of the entries is reached by 12 % of the requests.
 """
 
 

@@ -12,15 +12,15 @@ from fairlead.values import value
 
 @value
 class Decision:
-    """A policy's decision. `fallbacks` are other instances in order of preference. `alternate` is the other member of a
-    dual-hash pair: while the request is queued, it may move to no other instance than this one.
+    """A policy's decision. `fallbacks` are other instances in order of preference. `alternate` is the other instance of
+    a dual-hash pair. It is the only instance to which the request may move while it is queued.
     """
 
     instance: str
     reason: DecisionReason
     weigh: Callable[[], Weighing] = field(compare=False, repr=False)
-    """A function that returns the compared values. Its result is correct only until the view changes, so it is called
-    at once, and only for decisions that are recorded.
+    """A function that returns the values that the policy compared. It is called only for decisions that are recorded,
+    and at once, because its result is correct only until the view changes.
     """
     fallbacks: tuple[str, ...] = ()
     alternate: str | None = None

@@ -1,5 +1,6 @@
-"""Detection of engines that do not transfer KV blocks. If such an engine is asked to compute a prompt for another
-instance, its response names no blocks. The prompt is then computed twice.
+"""Detection of engines that do not transfer KV blocks. An engine is asked to compute a prompt so that another instance
+can fetch the blocks. If the engine does not transfer blocks, its response names no blocks, and the other instance
+computes the prompt again.
 
 An engine without a KV connector accepts such a request and responds as usual. After `ENOUGH` such responses in a row
 the engine *rests*: it is not asked any more. Sessions then leave it without their blocks, and no request prefills on it

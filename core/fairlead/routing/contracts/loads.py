@@ -10,7 +10,7 @@ from fairlead.tables import InstanceEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersLoad:
-    """Requests that other routers have in flight on an instance, from the other routers' reports, which are some
+    """Requests that other routers have in flight on an instance, according to their reports. The reports are some
     seconds old. `prefill_share` (0-1) is the share of the instance's recent time that the prefills of these requests
     took.
     """
@@ -86,7 +86,7 @@ class InstanceLoad:
     time without prefills, in which an engine only decodes.
     """
     prefilling_since: float | None = None
-    """Time since which the instance has had uncached work without a break; None while it has no uncached work."""
+    """Time since which the instance has always had uncached tokens to compute; None while it has none."""
     broken_until: float = 0.0
     """Time until which the circuit is open (Unix seconds). Until then the instance is not a candidate, unless
     `is_spared`.
@@ -125,8 +125,8 @@ class InstanceLoad:
         self.paced_at = None
 
     def rest_credit(self, now: float) -> float:
-        """Return the seconds since the end of the instance's last prefill, minus the seconds of rest that the instance
-        still has to take. While a prefill runs, the first part is 0. Infinite before any prefill.
+        """Return the seconds since the end of the instance's last prefill (0 while a prefill runs), minus the seconds
+        of rest that the instance still has to take. Infinite before any prefill.
         """
         if self.prefilling:
             return -self.rest_owed
@@ -134,7 +134,7 @@ class InstanceLoad:
 
     def owe_rest(self, seconds: float, now: float) -> None:
         """Record that a prefill was dispatched that requires `seconds` of rest. Rest that the instance has already
-        taken is subtracted. `seconds` is 0 if nothing decodes on the instance; then no rest is owed.
+        taken is subtracted. If `seconds` is 0, because nothing decodes on the instance, no rest is owed.
         """
         self.rest_owed = max(0.0, seconds - self.rest_credit(now)) if seconds else 0.0
 

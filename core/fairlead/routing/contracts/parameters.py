@@ -107,8 +107,8 @@ class QueueParameters:
 
     @property
     def least_gain(self) -> float:
-        """Minimum TTFT gain, in seconds, for which a session leaves a home that could take its request. -inf = the
-        session moves even if it loses time.
+        """Minimum TTFT gain in seconds: a session leaves a home that could take its request only if it gains at least
+        this much. -inf = the session moves even if it loses time.
         """
         return -inf
 

@@ -25,9 +25,9 @@ from fairlead.values import value
 
 @value
 class FetchSpeed:
-    """The speed at which instances fetch KV blocks from each other: `size` is the size of a token's blocks, and `rate`
-    the amount transferred per second. Both count bytes, or tokens if the size of a token's blocks is unknown. The
-    latency is the time until the first block arrives, in seconds.
+    """The speed at which instances fetch KV blocks from each other. `size` is the size of one token's blocks, and
+    `rate` the amount transferred per second, both in bytes. If the size is unknown, both count tokens. The latency is
+    the time until the first block arrives, in seconds.
     """
 
     size: float
@@ -153,9 +153,9 @@ class PoolView(Protocol):
         """
 
     def overtaken_seconds(self, request: RoutingRequest) -> FloatVector | None:
-        """Return the part of `PoolVectors.wait_seconds` that would be sent after the request, because the request's
-        class has a higher priority or its tenant has been served less. None if no waiting work would be sent after the
-        request.
+        """Return, for each of `candidates()`, the part of `PoolVectors.wait_seconds` that belongs to prefills sent
+        after the request, because the request's class has a higher priority or its tenant has been served less. None if
+        no waiting work would be sent after the request.
         """
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
@@ -296,7 +296,9 @@ class GatesDispatch(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInForce:
-    """A policy together with the optional protocols that it implements; each is looked up once."""
+    """A policy together with the optional protocols that it implements. The protocols are determined once, when the
+    object is made.
+    """
 
     choose: Callable[[RoutingRequest, PoolView, float], Decision]
     keeps_homes: KeepsHomes | None

@@ -18,8 +18,8 @@ def resting(share: float) -> float:
 
 
 MOST_SHARE = 0.75
-"""Upper limit of the share of an instance's time that decodes and other routers' prefills may take together; above it,
-no new prompt would be computed.
+"""Upper limit of the share of an instance's time that decodes and other routers' prefills may take together. Without
+the limit, a busy instance would compute no new prompt.
 """
 OTHERS_COUNT = 0.5
 """The weight of a second of other routers' prefills. It is below 1 because the other routers insert rests too, and the

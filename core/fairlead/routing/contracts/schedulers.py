@@ -240,8 +240,10 @@ class Scheduler(Protocol):
     ) -> Dispatch | Refusal:
         """Retry the request, whose instance failed before the first byte of the response. Return a dispatch to the next
         fallback that still accepts requests, or a refusal (upstream-failed). If the decode instance failed, only the
-        decode moves to another instance. With `to`, the caller's own proxy has already retried the request: the
-        instance `to` of the table responded. If the request is divided, `to` is another decode instance.
+        decode moves to another instance.
+
+        `to` is given if the caller's own proxy has already retried the request: it is the instance that responded. For
+        a request with separate prefill and decode instances, `to` is the new decode instance.
 
         `reached` is False if the instance refused the connection. The instance is then not tried again, and the try
         does not count as an attempt. Such a try costs nothing, and when many instances are lost at once, the next tries
@@ -269,8 +271,8 @@ class Scheduler(Protocol):
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
         """Return a dispatch to another instance, after `instance` refused the request as invalid (4xx), because another
-        instance may accept the request. If there is no other instance, return None and change nothing. If the other
-        instance serves the request and the refusal `counts`, the refusal is counted as a failure of `instance`.
+        instance may accept the request. If there is no other instance, return None and change nothing. If `counts` is
+        True and the other instance serves the request, the refusal is counted as a failure of `instance`.
 
         `reached` is False if nothing was sent to `instance`; the try then does not count as an attempt. If the request
         was restricted to certain instances (`RoutingRequest.within`), it may from now on also go to the instances in
@@ -337,14 +339,13 @@ class Scheduler(Protocol):
         """
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the prefill speed of an instance in uncached prompt tokens per second; of all instances together
-        without an instance (None). The speed is the measured speed, else the speed recalled from before a restart, else
-        the declared speed.
+        """Return the prefill speed of an instance (None = of all instances together) in uncached prompt tokens per
+        second. The speed is the measured speed, else the speed recalled from before a restart, else the declared speed.
         """
 
     def decode_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the seconds per output token after the first that requests observe on the instance; on all instances
-        together without an instance (None). Unknown before any observation.
+        """Return the seconds per output token after the first that requests observe on the instance (None = on all
+        instances together). Unknown before any observation.
         """
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
@@ -354,9 +355,10 @@ class Scheduler(Protocol):
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
         """Apply bindings from the API: sessions of other routers, drains, and changes of this router that the API
-        refused. Return the number of this router's session moves that the bindings undo. A binding whose version is not
-        newer than the known version is ignored. The exception is a version in whose favour the API refused changes of
-        this router; `lost` has the ids of these changes.
+        refused. Return the number of this router's session moves that the bindings undo.
+
+        A binding whose version is not newer than the known version is ignored, unless the API refused changes of this
+        router in favour of this version. `lost` has the ids of the refused changes.
         """
 
     def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:

@@ -110,8 +110,8 @@ class Abandoned:
 @value
 class SentElsewhere:
     """A report that the instance `failed` failed before the first byte of its response, and that the request was sent
-    to `instance` at once. The front sent it, or the front's proxy did; the front learned this only when `instance`
-    began to respond.
+    to `instance` at once, by the front or by the front's proxy. A front knows of its proxy's choice only since
+    `instance` began to respond.
     """
 
     request: str

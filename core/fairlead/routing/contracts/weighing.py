@@ -38,7 +38,7 @@ class Limit:
 
 
 class Holds(StrEnum):
-    """The relation between a term and a limit that a condition requires."""
+    """The relation that a condition requires between its two values."""
 
     ABOVE = "above"
     AT_MOST = "at-most"
@@ -50,9 +50,9 @@ PASSED_OVER = "passed-over"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A condition that compares two values. The first is the `term` of the candidate `of` (the chosen instance, or the
-    instance that was passed over). The second is `against`: the name of a limit, or `chosen` for the chosen instance's
-    value of the same term.
+    """A condition that compares two values of a decision. The first value is the `term` of the candidate `of` (the
+    chosen instance, or the instance that was passed over). The second value is named by `against`: a limit of the
+    decision or, if `against` is `chosen`, the same term of the chosen instance.
 
     If `term` itself names a limit, two limits of the decision are compared.
     """
@@ -67,10 +67,10 @@ class Comparison:
 class DecisionRule:
     """One way in which a policy decides.
 
-    `because` ends the sentence "X was chosen: …". `among` is the condition that a candidate must satisfy to be
-    compared; None = all candidates are compared. The chosen instance is the best of them by `order`: the terms in turn,
-    each in its own direction; empty = the rule compares nothing. The rule applies only if the conditions `given` hold.
-    Remaining ties are broken by `ties`.
+    The rule applies only if the conditions `given` hold. It compares the candidates that satisfy the condition `among`
+    (None = all candidates). The chosen instance is the best of them by `order`: the first term decides, the next term
+    decides between equal candidates, and so on, each in its own direction. Empty = the rule compares nothing. Remaining
+    ties are broken by `ties`. `because` ends the sentence "X was chosen: …".
     """
 
     code: str

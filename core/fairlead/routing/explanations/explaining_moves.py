@@ -45,8 +45,8 @@ _PLACES = frozenset({BindingReason.RING_CHANGE, BindingReason.PREFIX_KEY, Bindin
 """Triggers of moves that follow a prefix to its new position on the hash ring."""
 
 _LATE = "staying was predicted to miss the TTFT target"
-"""The words for the trigger `slo` of a move with a recorded figure. Moves without a figure were recorded by earlier
-releases, which also used this trigger for other causes.
+"""The words for the trigger `slo` of a move with a recorded figure. A move without a figure was recorded by an earlier
+release. `TRIGGERS` has the words for such moves, because earlier releases used this trigger for other causes too.
 """
 
 _NUMBERS = {
@@ -59,7 +59,7 @@ _NUMBERS = {
 }
 _NUMBERS_BY_UNIT = {
     (BindingReason.HOT_MIGRATION, Unit.TOKENS): "{0} were to be computed there, and the limit is {1}",
-    (BindingReason.HOT_MIGRATION, Unit.SECONDS): "{0} to the first token were predicted there, and {1} still count as in time",
+    (BindingReason.HOT_MIGRATION, Unit.SECONDS): "the first token was predicted there after {0}; up to {1} counts as in time",
     (BindingReason.PREFIX_EQUAL, Unit.TOKENS): "{0} waited at the old instance, {1} at the new one",
     (BindingReason.PREFIX_EQUAL, Unit.SECONDS): "the policy's cost of staying was {0}, of going {1}",
     (BindingReason.PREFIX_OUTWEIGHED, Unit.TOKENS): "{0} were to be computed at the old instance, {1} at the new one",
@@ -143,7 +143,7 @@ def transfer_in_words(move: TimedMove) -> str:
     if move.predicted_transfer_seconds is not None:
         took += f" ({_words(move.predicted_transfer_seconds)} predicted)"
     if move.cache == CacheFate.MOVED:
-        size = "" if move.transfer_bytes is None else f", {move.transfer_bytes / 1e6:,.1f} MB,"
+        size = "," if move.transfer_bytes is None else f", {move.transfer_bytes / 1e6:,.1f} MB,"
         return f"Its KV cache, {in_words(move.tokens_moved, Unit.TOKENS)}{size} was transferred {took}."
     why = NOT_MOVED[CacheFate(move.cache)].format(source=move.source)
     instead = "nobody waited for it" if move.trigger == BindingReason.PREFIX_COPIED else f"{move.target} computed it"

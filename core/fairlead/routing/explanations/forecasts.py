@@ -12,8 +12,8 @@ class Forecast:
     """Predicted and actual TTFT in seconds. Neither includes the time for which the request was held before the
     decision.
 
-    With `elsewhere`, another instance than the chosen one computed the prompt. The prediction was not made for that
-    instance, so it is never called wrong.
+    `elsewhere` says that another instance than the chosen one computed the prompt. The prediction is then never called
+    wrong, because it was made for the chosen instance.
     """
 
     predicted_seconds: float

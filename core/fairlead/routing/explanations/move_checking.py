@@ -17,7 +17,7 @@ _EQUAL_MAY_DECIDE = frozenset(
 )
 _EQUAL_MAY_DECIDE_BY_TIES = frozenset({BindingReason.PREFIX_OUTWEIGHED, BindingReason.BEST_SCORE})
 NUMBERED = _EQUAL_MAY_DECIDE | _EQUAL_MAY_DECIDE_BY_TIES | {BindingReason.HOT_MIGRATION, BindingReason.PREFIX_AFFINITY}
-"""Triggers that depend on a figure; the figure is recorded with the move."""
+"""Triggers of moves that were decided by a figure. The record of such a move must have the figure."""
 
 
 class CausedMove(Protocol):

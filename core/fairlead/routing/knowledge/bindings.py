@@ -41,8 +41,8 @@ class _Known:
     """
     used_at: float
     group: tuple[str | None, bool]
-    """The group in which the session is counted. It consists of the owner of the session's requests at this router
-    (None = no owner), and of whether the session has had several requests.
+    """The group in which the session is counted: the owner of the session's requests at this router (None = no owner),
+    and whether the session has had several requests.
     """
     reported_at: float
     """Time of this router's last report of the session to the API."""
@@ -65,8 +65,8 @@ class _Known:
     is_served: bool = False
     """Whether this router has served a turn of the session."""
     asked: str | None = None
-    """The id of the change by which a person bound the session to this instance. None if no person did, or once this
-    router has sent a request of the session there.
+    """The id of the change by which a person bound the session to this instance, until this router sends a request of
+    the session there. None if no person chose the instance.
     """
 
 
@@ -118,9 +118,9 @@ class SessionBindings:
         return None if known is None else known.binding
 
     def before_tenants(self, session: str) -> Binding | None:
-        """Return the binding that an older router stored for a tenant's session under the session's name alone, without
-        the tenant. None if the session already has a binding, or if a client without a tenant used the name at this
-        router.
+        """Return the binding that an earlier version of the router stored for a tenant's session, with only the
+        session's name as the key. None if the session already has a binding, or if a client without a tenant used the
+        name at this router.
         """
         name = name_of(session)  # which may look like another tenant's session
         old = None if session in self._known or tenant_of(name) else self._known.get(name)
@@ -162,7 +162,7 @@ class SessionBindings:
         return self._counts.get(instance, 0)
 
     def touch(self, session: str, now: float, owner: str | None = None) -> BindingChange | None:
-        """Record a use of the session. If `owner` is given, the use is a further request of this owner.
+        """Record a use of the session. `owner` is given if a further request of this owner uses the session.
 
         Return a change to report to the API if the session's last report is too old, because the API would otherwise
         forget a session that never moves; None if no report is due.
@@ -182,10 +182,10 @@ class SessionBindings:
         return self._sign_of_life(known, binding.instance, now)
 
     def missing(self, present: Collection[str], now: float) -> tuple[list[BindingChange], int]:
-        """Return a change for each session that the API has confirmed and that is not in `present`, the sessions that
-        the API knows now. Each change reports the session with the time of its last use. Also return the number of
-        missing sessions. At most `MOST_TOLD` changes are returned; the remaining sessions are reported when they are
-        next used.
+        """Return a change for each session that the API has confirmed but no longer knows; `present` has the sessions
+        that the API knows now. Each change reports the session with the time of its last use. At most `MOST_TOLD`
+        changes are returned; the remaining sessions are reported when they are next used. Also return the number of
+        missing sessions.
         """
         lacking = [
             known
@@ -312,12 +312,12 @@ class SessionBindings:
             known.forgotten += 1
 
     def apply(self, binding: Binding, now: float, lost: Collection[str] = ()) -> int:
-        """Apply the API's binding for a session. A version that is not newer than the newest known version is ignored.
-        The end of a binding has the same version as the binding, and is applied.
+        """Apply the API's binding for a session. Return the number of this router's moves that are dropped.
 
-        `lost` are ids of changes that the API refused. If a pending change is among them, this change and all later
-        changes are dropped, and the API's binding is used. It is then used even if its version is older, because the
-        API's database was restored. Return the number of dropped moves.
+        A version that is not newer than the newest known version is ignored. There are two exceptions. The end of a
+        binding is applied, although it has the version of the binding. And `lost` has the ids of changes that the API
+        refused: if a pending change of the session is among them, this change and all later changes are dropped, and
+        the API's binding is used. Its version may be older if the API's database was restored.
         """
         known = self._known.get(binding.session)
         if self._ranked and binding.instance is not None:
@@ -353,8 +353,9 @@ class SessionBindings:
         return 0
 
     def _give_way(self, known: _Known, place: int, binding: Binding) -> int:
-        """Drop the pending change at index `place` and all later changes. The API refused that change, or an earlier
-        change that is only counted, in favour of `binding`. Return the number of dropped moves.
+        """Drop the pending changes from index `place` on, because the API refused the first of them in favour of
+        `binding`. With `place` 0, the API may have refused an earlier change that is only counted. Return the number of
+        dropped moves.
         """
         lost = sum(change.previous is not None for change in known.pending[place:])
         if place == 0:  # of those forgotten, as many are bound as there are versions before the winner's

@@ -115,8 +115,8 @@ class Circuit:
             self.broken_until = now + self._backoff
 
     def excused(self) -> None:
-        """Record that an earlier failure was not the instance's fault. The circuit closes if it would not have opened
-        without that failure and no probe has been sent since it opened.
+        """Record that an earlier failure was not the instance's fault, so that it no longer counts. If the remaining
+        failures would not have opened the circuit, the circuit closes, unless a probe has already been sent.
         """
         self.failures = max(0, self.failures - 1)
         untried = self._probe is None and self._backoff == self._settings.backoff_seconds

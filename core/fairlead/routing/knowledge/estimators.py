@@ -4,8 +4,8 @@ every prediction is recorded.
 Models are linear in their coefficients and fitted by least squares to the last observations, with the pool's declared
 figures as a prior. The same observations in the same order give the same coefficients. Only the last few hundred
 observations of the last hour count, so a wrong fit does not last longer than an hour. The danger of fits is
-extrapolation. Therefore predictions are kept above zero and within a factor of the predictions by prefill speed
-(`prefill_speeds`).
+extrapolation. Therefore a prediction is never zero or less, and differs from the prediction by the prefill speed
+(`prefill_speeds`) by at most the factor `FURTHEST`.
 """
 
 from collections import defaultdict
@@ -23,8 +23,8 @@ from fairlead.routing.knowledge.whole_answers import WholeAnswers
 from fairlead.tables import EngineFacts
 
 FORMS = ("configured", "linear", "bilinear")
-"""Forms of the prefill model: `configured` x / speed; `linear` c0 + c1·x; `bilinear` c0 + c1·x + c2·s + c3·x·s, with x
-the uncached and s all tokens of the prompt.
+"""Forms of the prefill model. With x uncached tokens in a prompt of s tokens, the predicted seconds are: `configured` x
+/ speed; `linear` c0 + c1·x; `bilinear` c0 + c1·x + c2·s + c3·x·s.
 """
 
 MEMORY_OBSERVATIONS = 200
@@ -57,7 +57,7 @@ NO_STEP = (0.0, 0.0, 0.0)
 
 
 class _Mean:
-    """A weighted mean of recent values; None before the first."""
+    """A weighted mean of recent values. The mean is None before the first value."""
 
     __slots__ = ("sum", "weight")
 
@@ -75,7 +75,8 @@ class _Mean:
 
 
 class _Observed:
-    """The mean time per token, and the errors of predictions by measured and by declared figures.
+    """The mean observed time per token, and the errors of two kinds of predictions of this time: by the measured figure
+    and by the declared figure.
 
     Errors are relative to the total time, so that a single answer whose tokens arrived in a burst has little effect.
     """
@@ -139,7 +140,7 @@ class _ObservedByInstance:
         self._each[instance].observe(tokens, seconds, learnt, declared, now)
 
     def of(self, instance: str | None) -> _Observed:
-        """Return the observations of one instance; of all instances together without an instance (None)."""
+        """Return the observations of one instance; None = of all instances together."""
         return self.all if instance is None else self._each.get(instance, _Observed())
 
     def forget(self, instance: str) -> None:
@@ -267,9 +268,7 @@ class PrefillTimes:
             self._go_by_best()
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the speed with its source, spread and age: over one instance's prefills, or over all instances without
-        an instance (None).
-        """
+        """Return the prefill speed of one instance, with source, spread and age. None = of all instances together."""
         if instance is not None:
             return best(self.speeds.figure(now, instance), declared(self._declared))
         return best(self.measured(now), self.recalled.figure(now), declared(self._declared))
@@ -279,8 +278,8 @@ class PrefillTimes:
         return best(self.speeds.figure(now), self.whole.figure(now))
 
     def report(self, instance: str | None = None) -> EstimateReport:
-        """Return the seconds per prefilled token, and the errors in predicting whole prefills. The result is for one
-        instance, or for all instances together without an instance (None).
+        """Return the seconds per prefilled token, and the errors in predicting whole prefills, for one instance (None =
+        for all instances together).
         """
         report = self._observed.of(instance).report(self.form, self.fitted or self.observed_speed is not None)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
@@ -359,8 +358,8 @@ class DecodeTimes:
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """Seconds of a decode step: the base, the additional seconds per 100,000 context tokens, and per 100 requests.
-        Empty until this router has fitted them.
+        """Three numbers that predict the seconds of a decode step: a base, the seconds added per 100,000 context
+        tokens, and the seconds added per 100 requests. Empty until this router has fitted them.
         """
         return self._fit.coefficients if self.is_measured and not self._is_modelled else ()
 
@@ -433,14 +432,14 @@ class DecodeTimes:
 
     def report(self, instance: str | None = None) -> EstimateReport:
         """Return the seconds per decoded token that requests observe, and the error of predicting whole answers by the
-        mean. The result is for one instance, or for all instances together without an instance (None).
+        mean. The result is for one instance; None = for all instances together.
         """
         report = self._observed.of(instance).report("fitted", self.known and not self._is_modelled)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._stepped.value)
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the seconds per output token after the first that requests observe on one instance; on all instances
-        together without an instance (None).
+        """Return the seconds per output token after the first that requests observe on one instance; None = on all
+        instances together.
         """
         return self._observed.of(instance).figure(now)
 

@@ -4,8 +4,8 @@ While an agent's tool runs, the blocks of its session are not used, and other pr
 them. An eviction is costly if the session has another turn. The probability of another turn is estimated from the
 pauses between turns in this pool (`next_turns`). The value of a context is its number of tokens times that probability,
 or all its tokens while a turn runs. If a turn is placed on another instance, the context is counted there. If a turn
-has a shorter prompt, the context shrinks. The context ends when its instance has lost it. No short time limit ends a
-context: its value falls while its session is silent for longer than the usual pauses.
+has a shorter prompt, the context shrinks. A context is forgotten when its instance has lost it. It needs no short time
+limit, because its value falls while its session is silent for longer than the usual pauses.
 
 The danger is work for sessions that never return. Therefore at most `MOST_CONTEXTS` contexts are followed, and they are
 examined once a second.
@@ -85,7 +85,7 @@ class KeptContexts:
         context.idle_since = now
 
     def lost(self, instance: str) -> None:
-        """Forget the contexts of an instance that is gone or that lost its cache."""
+        """Forget the contexts at an instance that is gone or that lost its cache."""
         for session in [session for session, context in self._contexts.items() if context.home == instance]:
             del self._contexts[session]
         self._kept.pop(instance, None)

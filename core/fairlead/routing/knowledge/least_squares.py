@@ -12,7 +12,9 @@ import numpy as np
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT_SHARE = 0.9
-"""Share of the observations that the second fit uses. It uses the observations nearest to the first fit."""
+"""Each fit is made twice, so that outliers have no effect. The second fit uses this share of the observations: the
+observations nearest to the first fit.
+"""
 
 FITTED_OBSERVATIONS = 400
 """Maximum number of observations in a fit. Beyond it, a new observation replaces the oldest."""
@@ -23,7 +25,7 @@ more observations, the fit is repeated when the share `FITTED_AFTER` of the obse
 """
 FITTED_SECONDS = 0.5
 """Minimum seconds between two fits once `FITTED_OBSERVATIONS` observations are kept, because thousands may arrive per
-second. The fit is repeated earlier if four times as many observations are new.
+second. The fit is repeated earlier if four times `FITTED_OBSERVATIONS` new observations have arrived.
 """
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import log2
 
 SOON_SECONDS = 300.0
-"""Only next turns expected within this many seconds count, because the new cache would evict the tokens before a later
-turn.
+"""A next turn counts only if it is expected within this many seconds. Before a later turn, the new cache would evict
+the copied tokens.
 """
 OVERHEAD_TOKENS = 512
 """Fixed cost of copying one session, in tokens. It is added to the length of the session's prompt."""
@@ -25,8 +25,8 @@ def _class_of(seconds: float) -> int:
 
 
 class NextTurns:
-    """Pauses between turns of a pool's sessions, sorted into classes by length. For each class, it counts the turns
-    that followed a pause of this length, and the sessions that ended after one.
+    """Pauses between turns of a pool's sessions, sorted into classes by length. Each class has two counts: pauses of
+    this length that a turn followed, and sessions that ended, so that no turn followed.
     """
 
     def __init__(self) -> None:
@@ -92,9 +92,9 @@ class Worth:
 
 
 def ranked(sessions: Iterable[Leaving], turns: NextTurns, *, fetched: bool = False) -> list[Worth]:
-    """Return the sessions in the order in which copying them saves the most for a given budget. The budget is in
-    tokens. With `fetched`, it is in time, because fetching takes about equally long for each session. Sessions without
-    tokens are left out.
+    """Return the sessions in the order in which copying them saves the most for a limited budget. If the budget is in
+    tokens, the saving per token of cost decides. If the budget is in time (`fetched`), the saving itself decides,
+    because fetching takes about equally long for each session. Sessions without tokens are left out.
     """
     found = (Worth(session=one, likelihood=turns.likelihood(one.idle_seconds)) for one in sessions if one.tokens > 0)
     if fetched:

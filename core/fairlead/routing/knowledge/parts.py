@@ -1,12 +1,12 @@
 """The instances that each router prefers. This matters if several routers decide alone and receive each other's load
 reports only seconds later.
 
-All reports are old, so routers that used only reports would choose the same instance at the same time. And a router
-without reports cannot know where another router placed a prompt. Hashing solves both problems without messages. Routers
-with reports divide the instances among themselves; the instances of a router are its *part*. Routers without reports
-send an unknown prompt to the instance that the prompt's hash selects, which is the same for all routers. If an instance
-holds only the prompt's beginning, such as a system prompt that many conversations share, the hash of the conversation
-selects the instance.
+Because all reports are old, routers that chose only by reports would choose the same instance at the same time. And a
+router without reports does not know where another router placed a prompt. Hashing solves both problems without
+messages. Routers with reports divide the instances among themselves; the instances of a router are its *part*. Routers
+without reports send an unknown prompt to the instance that the prompt's hash selects, which is the same for all
+routers. If an instance holds only the prompt's beginning, such as a system prompt that many conversations share, the
+hash of the conversation selects the instance.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,15 @@ from fairlead.targets import instance_of
 OF_ANOTHER = 0.2
 """Extra waiting time charged to an instance in another router's part, as a share of the TTFT target."""
 AT_HOME = 0.04
-"""Bonus for the instance that the prompt's hash selects, as a share of the TTFT target, if no instance is known to hold
-the prompt's beginning.
+"""Bonus for the instance that the prompt's hash selects, as a share of the TTFT target. It applies if no instance is
+known to hold the prompt's beginning.
 """
 
 AT_CONVERSATIONS_HOME = 0.3
-"""Bonus for the instance that the conversation's hash selects, as a share of the TTFT target. It applies if no instance
-is known to hold more than half of the turn's prompt. It is larger than `AT_HOME`, because earlier turns that other
-routers sent to that instance save more than a prompt's beginning.
+"""Bonus for the instance that the conversation's hash selects, as a share of the TTFT target. It applies if some
+instance is known to hold the prompt's beginning, but none holds more than half of the prompt. It is larger than
+`AT_HOME`: other routers may have sent earlier turns of the conversation to that instance, which saves more than a
+prompt's beginning.
 """
 
 

@@ -1,9 +1,10 @@
 """The prefill speed of a pool's instances, measured from the prefills that routers observe.
 
 The last prefills are kept. Prefills whose speed differs from the median (weighted by tokens) by more than a factor of
-two are left out. The measured speed is the sum of the tokens of the others over the sum of their seconds. So long
-prompts, which take longer per token, count with their full time. Prefills that waited behind other work, or hit more of
-the cache than predicted, do not distort the result. The measured speed may be far from the declared speed.
+two are left out. The measured speed is computed from the remaining prefills: the sum of their tokens divided by the sum
+of their seconds. So long prompts, which take longer per token, count with their full time. Prefills that waited behind
+other work, or hit more of the cache than predicted, do not distort the result. The measured speed may be far from the
+declared speed.
 
 A short prefill mostly waits for the engine's current step and shows little about the speed. Short prefills count only
 in a pool that has no long prefills and that computes the short ones so slowly that the wait hardly matters.
@@ -42,21 +43,21 @@ AGAIN_SECONDS = 0.5
 prefills per second, computing the speed whenever a fifth is new would take a twentieth of the router's CPU time.
 """
 AGAIN_TIMES = 5
-"""The speed is computed again once all kept prefills were replaced this many times, even before `AGAIN_SECONDS` have
-passed.
+"""Factor: the speed is computed again before `AGAIN_SECONDS` have passed if this many times `KEPT_PREFILLS` new
+prefills have arrived.
 """
 ODD = 2.0
 """A prefill this many times faster or slower than the median is ignored."""
 FAST_SHARE = 0.25
-"""Share of the prefills, weighted by tokens and fastest first, from which the speed is taken if several routers send to
-the engines. Slower prefills may have waited for prefills that this router cannot observe. With a smaller share, the
-result would depend on the few prefills whose prefix another router had already sent.
+"""The fastest prefills that have this share of all tokens are assumed not to have waited for prefills of other routers,
+which this router cannot observe (`alone_share`). With a smaller share, the result would depend on the few prefills
+whose prefix another router had already sent.
 """
 LINE_PREFILLS = 20
 """Minimum number of prefills for separating the fixed time of a prefill from its time per token."""
 NEAR_SHARE = 0.9
-"""Share of the prefills through which the second line is fitted. It is fitted through the prefills nearest to the first
-line.
+"""The line is fitted twice, so that outliers have no effect. The second line is fitted through this share of the
+prefills: the prefills nearest to the first line.
 """
 LEAST_COMPUTING = 0.5
 """Minimum share of a prefill's time in which the engine is assumed to compute."""
@@ -85,9 +86,9 @@ class PrefillSpeeds:
         engine finishes its current step, whose duration does not depend on the length of the prompt.
         """
         self.alone_share = 1.0
-        """The share of the computing time that a prefill would take if no other router's prefills were ahead of it. The
-        measured speed includes the wait behind other routers' prefills, because the next prefill will also wait behind
-        them.
+        """The time of a prefill that waits for no prefill of another router, as a share of the time that the measured
+        speed predicts; 1 for a single router. The measured speed includes the wait behind other routers' prefills,
+        because the next prefill will also wait behind them.
         """
         self.among_others = False
         """Whether other routers also send to these instances. A change affects later measurements only."""
@@ -153,8 +154,8 @@ class PrefillSpeeds:
         return self
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the prefill speed of one instance in tokens per second; of all instances together without an instance
-        (None). The result includes the spread between prefills and the age of the newest prefill.
+        """Return the prefill speed of one instance (None = of all instances together) in tokens per second. The result
+        includes the spread between prefills and the age of the newest prefill.
         """
         if self.tokens_per_second is None or self._spread is None:
             return UNKNOWN

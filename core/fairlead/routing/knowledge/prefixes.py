@@ -64,9 +64,9 @@ def block_hashes_of(pieces: Sequence[bytes], block_bytes: int, root: int = 0) ->
 
 
 def first_bytes_hash(text: bytes, block_bytes: int, blocks: Sequence[int] = (), root: int = 0) -> int:
-    """Return the hash of the first block of `text`, or of the whole text if it is shorter than a block:
-    `RoutingRequest.first_bytes_hash`. The hash equals the first of the text's `block_hashes`, which the caller may pass
-    as `blocks`.
+    """Return the hash of the first block of `text` or, if `text` is shorter than a block, of the whole text. The hash
+    is used as `RoutingRequest.first_bytes_hash`. It equals the first of the text's `block_hashes`, which the caller may
+    pass as `blocks`.
     """
     return blocks[0] if blocks else int(xxh3_64_intdigest(text[:block_bytes], root))
 
@@ -91,8 +91,8 @@ class PrefixIndex:
         self._slots: dict[str, int] = {}
         self._names: list[str | None] = []
         self._freshest: dict[str, Sequence[int]] = {}
-        """The blocks last inserted for each instance. Most prompts are inserted twice: when they are sent and when they
-        are computed.
+        """The blocks last inserted for each instance. Most prompts are inserted twice, when they are sent and when they
+        are computed; the second insertion is skipped if no other came between.
         """
         self.slots_version = 0
         """A counter that grows when an instance gets or loses a slot, which is its bit in the masks of
@@ -179,11 +179,11 @@ class PrefixIndex:
         return found
 
     def match_masks(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
-        """Return pairs (mask of slots, number of leading blocks held), fewest blocks first, of all slots that hold at
-        least the first block. A slot is an instance's bit in the mask.
+        """Return pairs (mask, number of leading blocks), fewest blocks first, for all instances that hold at least the
+        first block. Each bit of a mask is the slot of one instance.
 
-        If a slot is in several masks, the last of these masks (with the most blocks) is the right one. A mask may also
-        contain the slots that hold more blocks, so that all prompts with this beginning get the same mask.
+        An instance may be in several masks; the pair with the most blocks is then the right one, which comes last. Such
+        repetitions are allowed so that all prompts with this beginning get the same mask.
         """
         found: list[tuple[int, int]] = []
         holders = self._holders

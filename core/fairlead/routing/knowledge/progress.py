@@ -9,11 +9,12 @@ of any of them is a movement.
     slow    when still >= allowed / 2
     stalled when still >= allowed, until the next movement
 
-allowed = max(10 s, 4 x its longest step, 4 x the longest running prefill that it has not shown to split)
+allowed = max(10 s, 4 x its longest step, 4 x the longest running prefill that may be one step)
 
 A step is the observed time between two movements while the engine runs requests. The longest step of the last half hour
-counts, but at most 15 s of it. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to an
-engine that reports no running requests: a request may wait before its first step, for an image or a grammar.
+counts, but at most 15 s of it. A running prefill may be one step if it is clearly longer than the recent prefills that
+have finished. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to an engine that reports
+no running requests: a request may wait before its first step, for an image or a grammar.
 
 All times are seconds of a clock that stops while this process is paused, so a pause of this process does not count as
 an engine's silence.
@@ -29,15 +30,17 @@ LEAST_SECONDS = 10.0
 TIMES_LONGEST = 4.0
 """An engine may show no movement for this many times its longest step."""
 PLAUSIBLE_STEP_SECONDS = 15.0
-"""Maximum seconds with which a step counts. Without this limit, an engine that hung once could hang longer the next
-time before it counts as stalled.
+"""Maximum seconds that count of a step; the rest of a longer step is ignored. Otherwise an engine that hung once could
+hang longer the next time before it counts as stalled.
 """
 UNMEASURED_SECONDS = 60.0
 """Seconds without a movement after which an engine counts as stalled, if its step times are not known yet or it reports
 no running requests.
 """
 LIKE = 1.25
-"""Factor: after a prefill has finished, step times of prefills up to 1.25 times as long also count as known."""
+"""Factor on the longest recent prefill that has finished. For prefills up to this length, the observed step times count
+as known.
+"""
 MOST_PREFILL_SECONDS = 300.0
 """Upper limit, in seconds, for the part of the allowed time that is derived from the length of a running prefill."""
 LOOK_SECONDS = 2.0
@@ -249,8 +252,10 @@ class EngineProgress:
 
     def canary_unanswered(self, asked_at: float, now: float) -> bool:
         """Record that the canary request sent at `asked_at` got no token. Return whether this proves that the engine
-        hangs: there has been no movement since `asked_at`, and the engine was already stalled or reports no running
-        request for which the token might wait.
+        hangs.
+
+        It does if there has been no movement since `asked_at`, and if the engine was already stalled or reports no
+        running requests. The canary may otherwise only have waited for running requests.
         """
         quiet = self._shown is not None and self._moved_at <= asked_at
         hangs = quiet and (self._stalled_at is not None or not self._runs)

@@ -9,7 +9,7 @@ from fairlead.routing.knowledge.rings import FIRST_SALT, SECOND_SALT, HashRing, 
 from fairlead.tables import InstanceEntry
 
 Moves = Mapping[tuple[str, str], float]
-"""Share (0-1) of the keys that move from the first instance to the second."""
+"""For each pair of instances: the share (0-1) of the keys that move from the first instance to the second."""
 
 
 def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]) -> Moves:

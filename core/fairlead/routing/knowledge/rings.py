@@ -225,8 +225,8 @@ class DualRing(CandidateRings):
         return (first, next(instance for instance in self.second.walk_at(second_position) if instance != first))
 
     def shares(self) -> Mapping[str, float]:
-        """Return each instance's share (0-1) of a ring, averaged over both rings. It is half of the share of the keys
-        that have the instance as a candidate.
+        """Return each instance's share (0-1) of a ring, averaged over both rings. Because each key has two candidates,
+        the share of the keys that have the instance as a candidate is twice as large.
         """
         second = self.second.shares()
         return {instance: (share + second.get(instance, 0.0)) / 2 for instance, share in self.first.shares().items()}

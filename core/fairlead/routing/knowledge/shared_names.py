@@ -1,9 +1,9 @@
 """Decides which session names belong to a single conversation, from the requests that use the names.
 
 A client may send anything as a session's name: a user, the client's own name, a constant. Requests with such a name are
-not one conversation, and one instance cannot serve them all. So a name counts as a session's name only while few
-requests use it at the same time, as an agent's parallel calls do, and while these requests belong to one conversation
-and its few side requests.
+not one conversation, and one instance cannot serve them all. So a name counts as a session's name only under two
+conditions. Few requests use it at the same time (an agent may make parallel calls), and these requests belong to one
+conversation and its few side requests.
 
 A name is *shared* if it has more than `AT_ONCE` requests in flight, or if overlapping requests have more than
 `BEGINNINGS` different beginnings or belong to more than `CONVERSATIONS` continuing conversations. It is assumed to be
@@ -25,8 +25,9 @@ BEGINNINGS = 4
 session. A conversation has side requests for titles, summaries and checks.
 """
 CONVERSATIONS = 2
-"""Maximum number of beginnings that may recur in overlapping requests with one name, such as the beginnings of an agent
-and of one sub-agent. The beginning of a conversation recurs in each of its turns.
+"""Maximum number of continuing conversations in overlapping requests with which a name still counts as the name of one
+session, such as the conversations of an agent and of one sub-agent. A conversation continues if several requests have
+its beginning, because the beginning recurs in each turn.
 """
 MOST_BEGINNINGS = 16
 """Maximum number of beginnings remembered per name; the newest are kept."""
@@ -60,7 +61,7 @@ class _Use:
     """Number of blocks of the longest prompt that is in flight with this name."""
     last_block: int = 0
     longest: int = 0
-    """The hash of the conversation's beginning, for the conversation that the longest prompt in flight belongs to."""
+    """The hash of the beginning of the conversation to which the longest prompt in flight belongs."""
     beginnings: dict[int, _Beginning] = field(default_factory=dict)
     shared_until: float = 0.0
     seen_at: float = 0.0
@@ -158,8 +159,8 @@ class SharedNames:
 
 
 def _goes_on(use: _Use, beginning: int, blocks: Sequence[int]) -> bool:
-    """Return whether the prompt extends the longest prompt in flight with this name. The next turn of a conversation
-    extends the turn before in this way.
+    """Return whether the prompt extends the longest prompt in flight with this name, as the next turn of a conversation
+    extends the last turn.
     """
     depth = use.depth
     if not use.in_flight or not depth or len(blocks) <= depth or beginning != use.longest:

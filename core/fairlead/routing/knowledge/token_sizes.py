@@ -38,8 +38,8 @@ figure is not changed.
 """
 
 LEAST, MOST = 0.5, 16.0
-"""Plausible bytes per token. Vocabularies have one to five bytes per token (base64 and non-Latin scripts the fewest,
-English the most), and more for runs of blanks. A byte never needs two tokens, but a template adds some tokens. A
+"""Plausible bytes per token. A token of most vocabularies has one to five bytes: few in base64 and non-Latin scripts,
+many in English, and still more in runs of blanks. A byte never needs two tokens, but a template adds some tokens. A
 declared figure outside this range extends the range.
 """
 

@@ -85,15 +85,16 @@ class LiveView:
         """The contexts of sessions in the caches; None unless the policy counts their eviction as a cost."""
         self.offered = OfferedPrefills()
         self.routers = 1
-        """Number of live routers that send to these instances. `told_routers` of them report their requests in flight.
-        Each other router is assumed to have as many requests in flight as this router.
+        """Number of live routers, including this router, that send to these instances. `told_routers` of them report
+        their requests in flight. Each of the remaining routers is assumed to have as many requests in flight as this
+        router.
         """
         self.told_routers = 0
         """Number of other routers that report their requests in flight. For these routers, the reported requests are
         counted (`InstanceLoad.others`).
         """
         self.told = ToldPrompts(prefixes.capacity_blocks)
-        """The prompts that other routers reported, with the instances where they placed them."""
+        """The prompts that other routers reported, with the instances at which these routers placed them."""
         self._router = ""
         self._names: tuple[str, ...] = ()
         self._leanings: FloatVector | None = None

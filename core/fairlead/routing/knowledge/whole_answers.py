@@ -29,11 +29,13 @@ KEPT_SECONDS = 2.0
 because a few hundred give the same accuracy.
 """
 AGAIN_TIMES = 4
-"""The figures are computed again once all kept answers were replaced this many times, even before `AGAIN_SECONDS` have
-passed.
+"""Factor: the figures are computed again before `AGAIN_SECONDS` have passed if this many times `KEPT_ANSWERS` new
+answers have arrived.
 """
 NEAR_SHARE = 0.9
-"""Share of the answers that the second fit uses. It uses the answers nearest to the first fit."""
+"""Each fit is made twice, so that outliers have no effect. The second fit uses this share of the answers: the answers
+nearest to the first fit.
+"""
 TOO_FAST = 2.0
 """An answer that is this many times faster than nearly all others is ignored, because its prompt was probably cached
 without the router's knowledge. The fit scales answers by their duration, so such an answer would outweigh the others.
@@ -161,8 +163,9 @@ class WholeAnswers:
 
 
 def _solved(rows: FloatVector) -> tuple[FloatVector, FloatVector]:
-    """Return the coefficients with which each row's sum of products is closest to 1, and their standard errors. The
-    standard errors are large if columns are similar. A column of zeros has no effect.
+    """Return the coefficients of a least-squares fit, and their standard errors. The fit brings each row's sum of
+    products with the coefficients as close to 1 as possible. The standard errors are large if columns are similar. A
+    column of zeros has no effect.
     """
     scale = np.sqrt((rows**2).sum(axis=0))
     scaled = rows / np.where(scale > 0, scale, 1.0)

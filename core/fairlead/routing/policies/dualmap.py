@@ -36,8 +36,8 @@ PAPER_BOTTLENECK_SECONDS: Final = 3.0
 CODE_BUSY_SECONDS: Final = 2.0
 NEVER_SECONDS: Final = 1e9
 ANY_GAIN_SECONDS: Final = -3600.0
-"""The least gain (seconds) for presets that reproduce the published behaviour. It is so low that requests follow their
-keys even if their sessions lose time.
+"""The least gain (seconds) of a move for presets that reproduce the published behaviour. The value is so far below 0
+that a session follows its key even if its TTFT becomes longer.
 """
 
 
@@ -80,7 +80,9 @@ class DualMapParameters(KeyParameters):
         None,
         minimum=0.1,
     )
-    max_examined: int = whole("Queued requests of one instance that a rebalancing run examines.", 256, minimum=1, maximum=10_000)
+    max_examined: int = whole(
+        "Maximum number of queued requests that a rebalancing run examines per instance.", 256, minimum=1, maximum=10_000
+    )
 
     @property
     def overload_fraction(self) -> float:
@@ -184,8 +186,9 @@ class DualMap:
         return view.tokens_within(self._parameters.overload_fraction * view.table.slo.ttft_seconds)
 
     def _to_relieve(self, named: tuple[str, ...], *, all_overloaded: bool) -> tuple[str, ...]:
-        """Return the instances whose queues are checked for moves after a choice. By the rules of the published code,
-        these are all instances.
+        """Return the instances whose queues are checked for moves after a choice: under the rules of the paper, the
+        instances `named` if all of them are overloaded; under the rules of the published code, all instances. Empty if
+        the policy does not rebalance.
         """
         if not self._parameters.rebalance:
             return ()

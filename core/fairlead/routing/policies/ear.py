@@ -215,8 +215,9 @@ class Ear:
         return best
 
     def _carried_tokens(self, request: RoutingRequest, lacking: int, host: InstanceLoad, view: PoolView) -> tuple[float, bool]:
-        """Return the cost, in tokens of prefill, of the context tokens that the old host has and the new host lacks
-        (`lacking`). Also return whether the new host fetches these tokens.
+        """Return the cost of giving the new host the context tokens that it lacks (`lacking`), in tokens of prefill.
+        The cost is the smaller of two: computing the tokens on the new host, or fetching them from `host`, the old
+        host. Also return whether the new host fetches them.
         """
         speed = view.fetching(request) if lacking > 0 and self._parameters.fetch else None
         if speed is None:
@@ -254,8 +255,8 @@ def session_of(request: RoutingRequest) -> str | None:
 
 
 def prefix_session(request: RoutingRequest) -> str:
-    """Return the binding name for a request without a session: a hash of its first two blocks (of the whole prompt if
-    it is shorter than a block), combined with the request's owner.
+    """Return the binding name for a request without a session. The name is a hash of the prompt's first two blocks, or
+    of the whole prompt if it is shorter than a block, combined with the request's owner.
     """
     known = request.blocks[:2]
     return session_identity(f"prefix:{known[-1] if known else request.first_bytes_hash:016x}", request.owner)

@@ -8,12 +8,12 @@ second of waiting: 1 / (1 - load). At load 0.5, a second of work delays the requ
 total; at load 0.75, by three.
 
 A full KV cache counts as a short additional wait. Otherwise a short prefix that all sessions share would draw all new
-sessions to the instance that computed it first. Instances that are predicted to miss the TTFT target rank last, unless
-every instance that meets the target costs more than the cheapest instance by a whole TTFT target. With `keep_weight`,
-contexts that a request would evict count as prefill too, weighted by the likelihood of their sessions' next turns.
-Prefills and waits are scaled by the instance's observed pace relative to the other instances. The delay that a prefill
-causes to other requests uses the pool's mean pace. With `learned_ttft`, a model's prediction replaces `wait + rest +
-prefill` while the model's error is smaller.
+sessions to the instance that computed it first. If the cheapest instance is predicted to miss the TTFT target, the
+instances that meet the target rank first, unless the cost of each of them exceeds the lowest cost by more than a whole
+TTFT target. With `keep_weight`, contexts that a request would evict count as prefill too, weighted by the likelihood of
+their sessions' next turns. Prefills and waits are scaled by the instance's observed pace relative to the other
+instances. The delay that a prefill causes to other requests uses the pool's mean pace. With `learned_ttft`, a model's
+prediction replaces `wait + rest + prefill` while the model's error is smaller.
 """
 
 from collections.abc import Sequence
@@ -111,10 +111,10 @@ class FairleadParameters(HomeParameters):
 
 
 IN_TIME = 0.9
-"""Share of the TTFT target within which a predicted TTFT counts as in time. Instances that are in time rank before all
-others, unless every one of them costs more than the cheapest instance by a whole target. In that case, a first token in
-time would cost other requests more than it gains. For example, the session, with all its next turns, would leave its
-cache.
+"""Share of the TTFT target within which a predicted TTFT counts as in time. If the cheapest instance is not in time,
+instances that are in time rank before all others. But if each of them costs a whole TTFT target more than the cheapest
+instance, the order by cost remains. A first token in time would then cost other requests more than it gains. For
+example, the session, with all its next turns, would leave its cache.
 """
 
 STALE_SAMPLES = 10_000

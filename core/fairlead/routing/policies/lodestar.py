@@ -3,10 +3,10 @@ requests. Outside the model's training data it falls back on a heuristic.
 
 The model is a small network over features of each instance and the request (`instance_features`). It is trained outside
 the policy on the results of this router's own requests (`fairlead.predictors`). The policy follows Lodestar (arXiv
-2606.00946), Algorithms 3 and 4, with two changes. First, the tie-break works: the published tie-break has no effect,
-because it compares with a bound above the best value. Second, the policy considers later requests. The published policy
-minimises the TTFT of each request alone; close to saturation it therefore reuses so little of the caches that all
-requests wait longer.
+2606.00946), Algorithms 3 and 4, with two changes. First, ties are broken. (The published tie-break has no effect,
+because it compares with a bound above the best value.) Second, the policy takes the delay of later requests into
+account. The published policy minimises the TTFT of each request alone. Close to saturation it therefore reuses so
+little of the caches that all requests wait longer.
 """
 
 from dataclasses import dataclass, replace
@@ -109,8 +109,10 @@ class LodestarParameters(PrefixCacheLoadParameters):
         "The filter acts only if an instance holds more tokens of the prompt than this.", 100, maximum=100_000_000
     )
     filter_blocks: int = whole("Blocks at the beginning of a prompt by which the filter groups them.", 10, minimum=1, maximum=100_000)
-    first_samples: int = whole("Samples before the first model; until then the heuristic places.", 1000, minimum=10, maximum=1_000_000)
-    round_samples: int = whole("New samples before each further model.", 1000, minimum=10, maximum=1_000_000)
+    first_samples: int = whole(
+        "Number of samples needed for the first model; until then the heuristic chooses.", 1000, minimum=10, maximum=1_000_000
+    )
+    round_samples: int = whole("Number of new samples needed for each further model.", 1000, minimum=10, maximum=1_000_000)
     stale_samples: int = whole(
         "After this many samples without a new model, the heuristic decides again: the trainer is assumed to have failed.",
         10_000,
@@ -213,7 +215,7 @@ class Lodestar(LearnsTtfts):
 
     def _costs(self, request: RoutingRequest, view: PoolView, hits: IntVector, ttfts: FloatVector) -> "_Costs":
         """Return the costs of a request. The delay that the prefill causes to other requests is computed with the
-        pool's speed even on a slow instance: the prefill takes longer there, but fewer requests wait there, in the same
+        pool's speed even on a slow instance. A prefill takes longer there, but fewer requests wait there, in the same
         proportion.
         """
         worth = affinity(view.pool_load(), self._parameters.most_affinity)
@@ -337,7 +339,7 @@ ENTRY = PolicyEntry(
         limits=(
             Limit(name="near_best_seconds", words="cost that counts as equal to the lowest", unit=Unit.SECONDS),
             Limit(name="affinity", words="worth of a second of prefill at this load", unit=Unit.SCORE),
-            Limit(name="outside", words="score of instances that might not be chosen", unit=Unit.SCORE),
+            Limit(name="outside", words="score of instances that the rule excluded", unit=Unit.SCORE),
             *HEURISTIC.terms.limits,
         ),
         rules=(

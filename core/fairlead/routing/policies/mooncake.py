@@ -40,7 +40,7 @@ class MooncakeParameters(QueueParameters):
 
     preset: str = text("Preset for theta if theta is not given; cache-aware never fetches.", "mooncake-theta2", enum=tuple(THETAS))
     theta: float | None = number(
-        "An instance may fetch the best match if that is at least this many times as long as its own; default: the preset's value.",
+        "An instance may fetch the best match if it is at least this many times as long as the instance's own match; default: by preset.",
         None,
         minimum=1.01,
         maximum=1e6,

@@ -1,5 +1,5 @@
-"""Preble: if an instance holds most of the prompt, chooses such an instance. Otherwise chooses the instance with the
-lowest sum of recent work, evictions and the prefill of this prompt.
+"""Preble: chooses the instance that holds the most of the prompt, if that is more than half. Otherwise chooses the
+instance with the lowest sum of recent work, evictions and the prefill of this prompt.
 
 An instance's work is its work of the last minutes. Prefixes are nodes of a tree; each node has its prefill time and the
 instances that computed it. From time to time, nodes of the busiest instance are assigned to the least busy instance.
@@ -33,7 +33,7 @@ MOVES_AT_ONCE = 100
 class PrebleParameters(QueueParameters):
     """Parameters of `preble`."""
 
-    window_seconds: float = number("Window of recent work.", 180.0, minimum=1.0, maximum=86_400.0)
+    window_seconds: float = number("Seconds for which work counts as recent.", 180.0, minimum=1.0, maximum=86_400.0)
     decode_tokens: int = whole("Assumed output tokens of a running request.", 45, maximum=100_000)
     decode_seconds: float = number("Seconds charged per output token of a running request.", 0.15, minimum=0.0, maximum=60.0)
     rebalance_ratio: float = number(
@@ -197,8 +197,8 @@ class Preble:
             self._charge(node)
 
     def _charge(self, node: Node) -> None:
-        """Charge each of the node's instances with an equal share of the prefill time of the node's misses. The new
-        charge replaces the earlier charge.
+        """Divide the prefill time of all the node's misses equally among the node's instances, and add it to their
+        work. Subtract the node's earlier charge from their work.
         """
         for instance, microseconds in node.charged.items():
             self._work[instance] = self._work.get(instance, 0) - microseconds

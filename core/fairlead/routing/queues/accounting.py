@@ -38,8 +38,8 @@ HELD: Final = Stage.HELD
 QUEUED: Final = Stage.QUEUED
 PREFILLING: Final = Stage.PREFILLING
 DECODING: Final = Stage.DECODING
-"""The stages as plain names, because Python 3.11 takes three times as long to look up a member of an enum, and each
-request needs a dozen such look-ups.
+"""The stages as module constants. Python 3.11 takes three times as long to look up a member of an enum, and each
+request needs a dozen look-ups.
 """
 
 
@@ -68,8 +68,8 @@ class Suspicion:
 @dataclass(slots=True)
 class TrackedRequest:
     """An accepted request. `instance` is "" while the request is held; `miss_tokens` are the uncached tokens that are
-    counted for the request on that instance. Its fields may be passed by position, because Python looks up the default
-    of each keyword-only field again for each request.
+    counted for the request on that instance. The fields are not keyword-only, because Python would then look up the
+    default of each field again for each request.
     """
 
     request: RoutingRequest
@@ -90,7 +90,7 @@ class TrackedRequest:
     is_elsewhere: bool = False
     """Whether another router made the request's decision and therefore records the request."""
     is_offered: bool = False
-    """Whether the request is counted in the load that arrives for the pool."""
+    """Whether the request is already counted in the load of the requests that arrive for the pool."""
     keeps: KeptFor | None = None
     """The reason why the decision is certain to be kept. None: the end of the request determines whether the decision
     is kept.
@@ -187,7 +187,7 @@ class TrackedRequest:
     move: PendingMove | None = None
     """The move of the request's session that takes effect when the request is sent; None if there is no such move."""
     left: str = ""
-    """The instance that the request had to leave; "" after another instance has been chosen, and if the request left
+    """The instance that the request had to leave, until another instance is chosen; "" if the request had to leave
     none.
     """
     migrations: list[str] = field(default_factory=list)
@@ -220,7 +220,8 @@ class TrackedRequest:
     @property
     def fails_everywhere(self) -> bool:
         """Whether the request would fail again if its client sent it again: the request is hopeless, and no instance
-        that failed it is in doubt (`Suspicion.is_in_doubt`). So it is False while all instances fail all requests.
+        that failed it is in doubt (`Suspicion.is_in_doubt`). While all instances fail all requests, all are in doubt,
+        so the result is False.
         """
         return self.is_hopeless and not any(one.is_in_doubt for one in self.suspicions)
 

@@ -2,10 +2,10 @@
 that waits there.
 
 A tenant's *served work* is its work that was already sent; the tenant with the least served work is served next. The
-matrices give, for all instances at once, the waiting work that would raise the served work of its tenants above a given
-point. A change writes one entry. A tenant's waiting work is assumed to be spread evenly between its present served work
-and its served work after all its waiting work. With 64 instances, 64 requests each and 100 tenants, a query takes about
-40 microseconds.
+matrices give, for all instances at once, the waiting work that would be sent after its tenant's served work has reached
+a given value, the *point*. A change writes one entry. A tenant's waiting work is assumed to be spread evenly between
+its present served work and its served work after all its waiting work. With 64 instances, 64 requests each and 100
+tenants, a query takes about 40 microseconds.
 """
 
 from dataclasses import dataclass
@@ -138,7 +138,7 @@ class Backlogs:
 
     def able_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
         """Return, for each row from `first` on, the microseconds of the waiting work that can be in time and that lies
-        beyond the row's entry of `points`, a served work.
+        beyond the row's entry of `points`: the work that is sent after its tenant's served work has reached this entry.
         """
         width = self._width(first, len(points))
         ends, works, rates = self._figures[: _ABLE_RATE + 1, first : first + len(points), :width]
@@ -146,14 +146,16 @@ class Backlogs:
 
     def all_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
         """Return, for each row from `first` on, the microseconds of all waiting work, late or not, that lies beyond the
-        row's entry of `points`, a served work.
+        row's entry of `points`: the work that is sent after its tenant's served work has reached this entry.
         """
         width = self._width(first, len(points))
         ends, works, rates = self._figures[_END : _RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)
 
     def requests_beyond(self, point: float, row: int) -> int:
-        """Return the number of waiting requests of a row that lie beyond `point`, a served work."""
+        """Return the number of waiting requests of a row that lie beyond `point`: the requests that are sent after
+        their tenant's served work has reached `point`.
+        """
         ends, works, _, rates = self._figures[_END:, row, : len(self._tenants[row])]
         return int(float((np.minimum(np.maximum(ends - point, 0.0), works) * rates).sum()) + ROUNDING)
 

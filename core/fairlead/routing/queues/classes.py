@@ -2,13 +2,13 @@
 
 Priority is strict: while a request of a higher class waits, no request of a lower class is sent. This holds even if the
 request of the higher class is delayed for the instance's decodes or is already late. So a lower class gets only the
-time that the higher classes leave, and in an overloaded pool that may be no time. Its requests then wait until the
-queue's time limit and are refused. In the `deadline` discipline late requests wait for spare time; the time of lower
-classes counts as spare.
+time that the higher classes leave. In an overloaded pool there may be no such time. The requests of the lower class
+then wait until the queue's time limit and are refused. In the `deadline` discipline late requests wait for spare time;
+the time of lower classes counts as spare.
 
-The danger is the count of overtaken requests, which policies and early rejection use for predictions. A request of a
-higher class overtakes all requests of lower classes. So a request that stays counted after it has left makes its
-instance look free (`discrepancies` in the tests counts again).
+The danger is the count of the requests that a new request overtakes, because policies and early rejection use it for
+predictions. A request of a higher class overtakes all requests of lower classes. If a request of a lower class stays
+counted after it has left, its instance looks free to higher classes. (`discrepancies` in the tests counts again.)
 """
 
 from collections.abc import Callable, Sequence
@@ -83,7 +83,9 @@ class ClassQueues:
         return None if band is None else self._taken(band.queue.take(now))
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request, as `take` does, but never a request that is already late."""
+        """Remove and return the next request of the highest priority that waits, as `take` does, but skip late
+        requests. None if there is no such request.
+        """
         band = self._highest()
         return None if band is None else self._taken(band.queue.take_in_time(now))
 

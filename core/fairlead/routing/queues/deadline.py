@@ -25,21 +25,21 @@ sent together, and their rests are taken together. While the pool has time for a
 becomes late because of a rest: a rest leaves a quarter of the target for the requests after it. For example, with a
 target of 2 s a prefill of 0.8 s starts at most 0.6 s after its request arrived. Rests are kept in an overloaded pool,
 and also where the share of answers that miss TPOT is larger than the share of late first tokens (`late_requests`). In
-such pools, a prefill in place of a rest costs more answers their TPOT than it brings first tokens in time.
+such pools, prefills in place of rests make more answers miss the TPOT target than they bring first tokens in time.
 
 If tenants share the pool fairly (`turns`), the tenants with the least served work are planned first. A tenant's share
 is the part of the time until the last deadline that makes the served work of all tenants equal. Requests planned within
 this share stay planned when the remaining requests are planned around them. Their rests give way to deadlines even in a
 full pool, because other tenants filled it. So a tenant with many requests gets all the time that other tenants leave,
-but no more. A late request is sent, at any load, once every other tenant with requests that can be in time has at least
-this much served work: the served work of the late request's tenant, plus the request, plus the credit. So no request
-waits forever.
+but no more. So that no request waits forever, a late request is sent at any load once its tenant is far enough behind.
+Let x be the served work of its tenant, plus the work of the request, plus the credit. The request is sent once the
+served work of every other tenant with requests that can be in time is at least x.
 
 Turns that continue a task in progress (`TrackedRequest.continues`) are left out of the plan only after all first turns
 of tasks have been left out. Once late, such turns are sent before first turns. Once they have waited for about the
 target, they are sent before everything else, even while decodes are owed a rest: if such a turn were refused by its
-time limit, its whole task would be lost. First turns get the share `new_task_share` of the time that this takes. While
-requests of several tenants wait, the tenants' turns decide instead of these rules.
+time limit, its whole task would be lost. First turns get back at least the share `new_task_share` of the time that such
+turns take. While requests of several tenants wait, the tenants' turns decide instead of these rules.
 
 The danger is in the estimates: if they are too short, time is spent on requests that are late after all. Estimates are
 scaled by the pace observed on the instance.
@@ -64,15 +64,15 @@ STEP_SECONDS = 0.05
 """Seconds added to every predicted prefill, because a prefill begins only when the engine's present decode step ends.
 """
 SHORT_SECONDS = 0.15
-"""Maximum seconds of a prefill, the step included, that may start before its rest is over. Such prefills may start as
-long as the rests still to be taken do not exceed the rest of one prefill of this length. With a rest after each, short
-prefills would leave gaps between them.
+"""Maximum seconds of a short prefill, the step included. A short prefill may start before the rest ahead of it is over,
+and the missing part of the rest is taken later. The missing part may be as long as the rest that a prefill of this
+length requires. If every short prefill waited for a full rest, there would be gaps between short prefills.
 """
 MARGIN = 0.02
 """Share of the TTFT target that is kept as a margin."""
 PATIENCE = 0.9
-"""Share of the TTFT target. A late turn of a task in progress that has waited for this long is sent before everything
-else.
+"""A late turn of a task in progress is sent before everything else once it has waited for this share of the TTFT
+target.
 """
 
 
@@ -129,8 +129,9 @@ class DeadlineQueue:
         self._owed_beginnings = 0.0
         """Seconds that first turns of tasks may take from late turns of tasks in progress."""
         self._latest_starts: list[tuple[float, int, TrackedRequest]] = []
-        """Heap of (time at which the request becomes late, by the pace at the time it was added; arrival number;
-        request). It has the requests in `_able`, and some requests that have left the queue.
+        """Heap of (latest time at which the request can start in time, arrival number, request). The time is computed
+        from the pace at the time when the request was added. The heap has the requests in `_able`, and some requests
+        that have left the queue.
         """
         self._added = 0
         self._pace_then = load.prefill_pace
@@ -294,9 +295,11 @@ class DeadlineQueue:
         return self._first_late
 
     def _before_all(self, late: TrackedRequest, planned: Sequence[Planned], now: float) -> TrackedRequest | None:
-        """Return the request to send before all planned requests: the late turn of a task in progress (`late`), or a
-        first turn of a task if the time reserved for first turns suffices for it. None if the plan need not be
-        interrupted now.
+        """Return the request to send before all planned requests; None if a planned request should be sent next.
+
+        The result is `late`, a late turn of a task in progress, once it has waited long enough or if no planned request
+        continues a task. But if the time reserved for first turns of tasks suffices for a first turn, the result is
+        this first turn.
         """
         if self._turns is not None and self._turns.are_shared:
             return None
@@ -414,19 +417,21 @@ class DeadlineQueue:
 
 PACE_WEIGHT = 0.1
 LASTING_PACE_WEIGHT = 0.02
-"""Weight of a prefill of usual length in the instance's lasting pace; `PACE_WEIGHT` is its weight in the present pace.
+"""Weight of a prefill of usual length in the instance's lasting pace, the slower of two averages of measured time
+divided by predicted time. `PACE_WEIGHT` is the weight in the other average, the present pace.
 """
 FASTEST, SLOWEST = 0.001, 1000.0
-"""The smallest and the largest possible pace."""
+"""The smallest and the largest possible pace (measured time of prefills divided by their predicted time)."""
 MOST_TIMES = 4.0
-"""Maximum factor by which a prefill counts as longer or shorter than the pace predicts. A single outlier then has
-little effect. Many similar prefills can still bring the pace to any value (to 10 within nine prefills).
+"""Maximum factor between a prefill's time and the time that the pace predicts; a larger difference counts as this
+factor. So a single outlier has little effect. Many similar prefills can still bring the pace to any value (to 10 within
+nine prefills).
 """
 LONGEST_PREFILL_SECONDS = 600.0
 
 RISING_AMONG_OTHERS = 0.125
-"""Weight of a prefill that is slower than predicted, relative to a prefill that is faster, if several routers send to
-the instance.
+"""Factor on the weight of a prefill that took longer than the pace predicts, if several routers send to the instance,
+because prefills of other routers may have delayed it.
 """
 
 

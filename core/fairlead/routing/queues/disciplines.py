@@ -17,8 +17,8 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY
 
 _SLACK = 64
-"""Number added to the number of waiting requests. When a heap has more entries of requests that have left than this
-sum, the heap is rebuilt.
+"""A heap is rebuilt when the entries of requests that have left outnumber the waiting requests by more than this
+number.
 """
 
 Standing = tuple[int, float, int]

@@ -18,8 +18,8 @@ from fairlead.tables import RoutingTable
 WEIGHT = 0.02
 """Weight of one request in the smoothed shares of late first tokens and of late answers."""
 MORE = 0.02
-"""Minimum difference between the share of late answers and the share of late first tokens from which rests for decodes
-are always kept.
+"""Minimum by which the share of late answers must exceed the share of late first tokens, so that rests for decodes are
+always kept.
 """
 LATE_AMONG_OTHERS = 0.05
 """Share (0-1) of late first tokens above which a router assumes that the pool has no time to spare. It applies only

@@ -68,8 +68,8 @@ def slack(planned: Sequence[Planned], at: float) -> float:
 
 
 def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
-    """Return the shortest request that can be sent first without making another request late. If no shorter request
-    can, it is the request with the earliest deadline.
+    """Return the shortest request that can be sent first without making a planned request late. If there is no such
+    request, return the request with the earliest deadline.
     """
     best = planned[0]
     room = inf

@@ -29,7 +29,9 @@ class Queue(Protocol):
         """Remove and return the request to send next; None if no request should be sent now."""
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request, as `take` does, but never a request that is already late."""
+        """Remove and return the next request, as `take` does, but skip requests that are already late. None if no other
+        request should be sent now.
+        """
 
     def take_any(self, now: float) -> TrackedRequest | None:
         """Remove and return a request for an idle instance; None only if no request waits."""

@@ -25,8 +25,8 @@ from fairlead.routing.queues.backlogs import Backlogs, Tenant
 from fairlead.routing.queues.plans import water_level
 
 CREDIT_TARGETS = 4.0
-"""Maximum credit of a tenant without waiting requests, as work in multiples of the TTFT target. docs/priorities.md says
-how the value was chosen.
+"""Maximum credit of a tenant without waiting requests, as a multiple of the TTFT target: the credit is an amount of
+work, measured in time. docs/priorities.md says how the value was chosen.
 """
 MOST_AWAY = 1024
 """Maximum number of tenants without a waiting request that are remembered per instance. Beyond it, the tenant that
@@ -259,8 +259,8 @@ class Turns:
         return self.waiting[tenant].served
 
     def overtaken_by(self, name: str) -> Overtaken:
-        """Return the waiting work of other tenants that would be sent after a new request of this tenant. This is the
-        work that brings the served work of its own tenant above the served work of this tenant.
+        """Return the waiting work of other tenants that would be sent after a new request of this tenant. It is the
+        work that another tenant still has when its served work has reached the served work of this tenant at that time.
         """
         able_point, point = self.points(name)
         everything = int(self._backlogs.all_beyond(np.array([point]), self.row)[0])
@@ -268,9 +268,9 @@ class Turns:
         return Overtaken(self._backlogs.requests_beyond(point, self.row), everything, everything - able)
 
     def points(self, name: str) -> tuple[float, float]:
-        """Return two values of served work at which a new request of this tenant would be sent. The first applies if
-        only the tenant's requests that can be in time are sent before it, the second if all of the tenant's waiting
-        requests are.
+        """Return the served work that the tenant will have when a new request of this tenant is sent. The first value
+        applies if only the tenant's requests that can be in time are sent before the new request. The second value
+        applies if all of the tenant's waiting requests are sent before it.
         """
         own = self.waiting.get(name)
         if own is None:

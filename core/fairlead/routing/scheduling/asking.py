@@ -21,8 +21,8 @@ from fairlead.routing.scheduling.waiting import Waiting
 
 
 class Asking:
-    """The part of a front's scheduler that sends queries to the decider. `decider` is None while this router decides
-    alone.
+    """The part of a scheduler that sends queries to the decider, another router. `decider` is None while this router
+    decides alone.
     """
 
     def __init__(self, state: SchedulerState, waiting: Waiting, dispatching: Dispatching, outcomes: Outcomes) -> None:

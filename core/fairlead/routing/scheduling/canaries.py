@@ -1,5 +1,5 @@
-"""Canaries: a canary, the instances of a new revision, gets whole sessions. A session stays with the revision that
-served it first.
+"""Canaries: during a rollout, the instances of the new revision (the canary) serve whole sessions. A session stays with
+the revision that served it first.
 
 A bound session stays among the instances with the revision of its present instance. A session that is not bound is
 placed on the canary if the hash of its name is below the canary's share. So all routers make the same choice, and a

@@ -8,12 +8,12 @@ cause. Any other failure is a *suspicion* until the outcome of the request on an
   failure: the failure counts against the first instance
 - another instance fails the request in the same way: the request is at fault, and no failure counts. The request
   is not tried again, unless the failure was a lost connection
-- no other instance had the request: the failure counts, unless it was a refusal (4xx)
-- the client leaves before any of these cases occurs: the failure does not count
+- the request was not sent to another instance: the failure counts, unless it was a refusal (4xx)
+- the client disconnects before any of these cases occurs: the failure does not count
 
 Several failures in a row open a circuit. A response that begins, continues or ends between two failures ends the row.
-While the engine responds, each request still running there increases the number of failures that is needed. So failures
-never outweigh the requests that an open circuit would affect.
+While the engine responds, each request still running there increases the number of failures that is needed. So a few
+failures do not open the circuit of an engine that serves many requests.
 
 The data-parallel ranks of an instance share its server and its circuit. Another rank of the instance does not count as
 another instance, except for requests of a rank that hangs.
@@ -50,8 +50,8 @@ class Circuits:
         self._open_cases: dict[str, TrackedRequest] = {}
         """Requests that an instance failed, by id, for which it is not yet decided whether the failure counts."""
         self._counted: Counter[str] = Counter()
-        """Number of failures per instance that are counted but may still be excused, because their requests have not
-        ended.
+        """Number of failures per instance that count against it for the present, because their requests have not ended.
+        A failure no longer counts if its request turns out to be at fault.
         """
 
     # ── what speaks against an instance ──
@@ -107,14 +107,14 @@ class Circuits:
             self._excuse(found)
 
     def _is_witness(self, instance: str) -> bool:
-        """Return whether all failures counted against the instance may still be excused. If such an instance fails a
-        request in the same way as another instance did, the request is at fault.
+        """Return whether the instance can show that a request is at fault: no final failure counts against the
+        instance. If such an instance fails a request in the same way as another instance did, the request is at fault.
         """
         circuit = self._state.circuits.get(instance)
         return circuit is None or circuit.failures <= self._counted[instance]
 
     def discrepancies(self) -> tuple[str, ...]:
-        """Compare the counts that `_is_witness` uses with a new count. Return the differences in words; empty unless
+        """Count the failures in `_counted` again, from the requests. Return the differences in words; empty unless
         there is a bug.
         """
         cases = (one for tracked in self._open_cases.values() for one in tracked.suspicions)
@@ -132,7 +132,7 @@ class Circuits:
             self._state.sync_circuit(one.instance, circuit)
 
     def _close(self, suspicions: Iterable[Suspicion]) -> None:
-        """Drop these failures from the failures that a later outcome can excuse."""
+        """Remove these failures from `_counted`: failures that count against an instance now count finally."""
         for one in suspicions:
             if one.counted:
                 one.counted = False
@@ -186,8 +186,8 @@ class Circuits:
         return any(load.entry.role is Role.PREFILL for load in self._state.loads_of(instance))
 
     def judge(self, now: float) -> None:
-        """Decide about the requests that an instance failed and for which enough time has passed: the request has run
-        on another instance for long enough, or has ended without a response.
+        """Decide whether failures count against their instances, for each failed request that has run on another
+        instance for long enough or has ended without a response.
         """
         for request_id, tracked in tuple(self._open_cases.items()):
             is_over = self._state.requests.get(request_id) is not tracked
@@ -200,8 +200,11 @@ class Circuits:
                 self._blame(tracked.suspicions, now)
 
     def left(self, tracked: TrackedRequest, now: float) -> None:
-        """Record that the client disconnected. Many clients may disconnect after one instance failed and before another
-        instance could serve or fail their requests. These failures must not all count against the first instance.
+        """Record that the client disconnected. The request's undecided failures are dropped. They count only if the
+        request has already run on another instance for long enough.
+
+        If they always counted, an instance after whose failure many clients disconnected would be blamed for each of
+        their requests, although no other instance has served these requests.
         """
         if self._has_run_longer(tracked, now):
             self._blame(tracked.suspicions, now)

@@ -2,11 +2,11 @@
 instance.
 
 A copy saves one computation of the prefix if a session that begins with it is sent to the target soon. The likelihood
-of this is computed from the number of sessions that began with the prefix in the last `WINDOW_SECONDS`, spread over the
-instances. The cost is the predicted time to transfer a kept prompt that begins with the prefix. The copy is made if the
-saving exceeds the cost by `LEAST_GAIN_SECONDS`. Copies are made one at a time, for at most the share of the time in
-`spec.routing.handOverBudget`. (In Mooncake, section 6.2, hot prefixes are copied as a side effect of requests. This
-module copies them ahead of requests.)
+of such a session is computed from the number of sessions that began with the prefix in the last `WINDOW_SECONDS`,
+spread over the instances. The cost is the predicted time to transfer a kept prompt that begins with the prefix. The
+copy is made if the saving exceeds the cost by `LEAST_GAIN_SECONDS`. Copies are made one at a time.
+`spec.routing.handOverBudget` limits the share of the time in which a copy is in progress. (In Mooncake, section 6.2,
+hot prefixes are copied as a side effect of requests. This module copies them ahead of requests.)
 """
 
 from bisect import bisect_left

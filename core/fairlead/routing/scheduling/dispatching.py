@@ -26,8 +26,8 @@ LOOK_AGAIN_SECONDS = 0.1
 """Seconds between two checks of whether an engine has begun to compute a request."""
 LEAST_PREFILL_SECONDS = 0.01
 LONGEST_DOUBT_SECONDS = 10.0
-"""Seconds after the latest time at which a prefill was predicted to end. After that, an engine's report that it has not
-begun the prefill is ignored.
+"""Seconds for which an engine's report that it has not begun a prefill is still used, counted from the latest time at
+which the prefill was predicted to end.
 """
 
 
@@ -39,8 +39,8 @@ class Dispatching:
         self._moving = moving
         self._unseen_prefills: list[tuple[float, str, str, int]] = []
         """Heap of dispatched requests whose first token the caller cannot observe: (time at which the prefill should
-        have ended, request id, decision id, number of attempts so far). A request whose decision or number of attempts
-        has changed was sent again.
+        have ended, request id, decision id, number of attempts so far). An entry is ignored if its request now has
+        another decision or number of attempts, because the request was sent again.
         """
 
     def dispatch_ready(self, instance: str, now: float) -> list[Dispatch]:
@@ -204,9 +204,11 @@ class Dispatching:
 
     def finish_unseen_prefills(self, now: float) -> None:
         """Treat prefills as finished if their first token cannot be observed and their predicted time has passed. A
-        prefill continues to count as unfinished while the engine reports that it has not begun. While no speed has been
-        measured, the predicted time need not pass if the engine reports that it has begun the prefill. Otherwise a
-        wrong declared speed could make requests wait for an idle engine.
+        prefill continues to count as unfinished while the engine reports that it has not begun.
+
+        While no prefill speed has been measured, a prefill also counts as unfinished until the engine's next report
+        about it or the end of its predicted time. After such a report the declared speed, which may be wrong, delays no
+        request.
         """
         unseen = self._unseen_prefills
         while unseen and unseen[0][0] <= now:

@@ -65,10 +65,10 @@ def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, targe
 
 
 def lacks(state: SchedulerState, request: RoutingRequest, source: str, target: str, now: float) -> float:
-    """Return the seconds by which a move takes longer than the policy assumes, because the policy uses one transfer
-    speed for all pairs of instances. A move takes longer if `source` is busy, if the pair is slow, or if `source`
-    cannot be asked, so that `target` computes the prompt. 0 for simulated engines, which fetch blocks without a request
-    to do so.
+    """Return the seconds by which the new prompt's computing takes longer after a move than the policy assumes. The
+    policy uses one transfer speed for all pairs of instances. A move takes longer if `source` is busy, if the pair is
+    slow, or if `source` cannot be asked, so that `target` computes the prompt. 0 for simulated engines, which fetch
+    blocks without a request to do so.
     """
     speed = state.view.fetching(request)
     if state.table.engine.handing_on is None or speed is None:
@@ -82,9 +82,11 @@ def lacks(state: SchedulerState, request: RoutingRequest, source: str, target: s
 
 
 def hit_or_fetched(state: SchedulerState, tracked: TrackedRequest) -> int:
-    """Return the number of prompt tokens that need not be computed for a request that is about to be sent. A planned
-    transfer is dropped if it would now take too long. It is kept if the pool requires a transfer with every move, or if
-    no client waits: the transfer then costs little computing, and only an attempt can correct a wrong prediction.
+    """Return the number of prompt tokens that need not be computed for a request that is about to be sent.
+
+    A planned transfer of blocks is cancelled if it would now take too long. Two kinds of transfers are never cancelled:
+    transfers of a pool that requires a transfer with every move, and transfers for which no client waits. The second
+    kind costs little computing, and only an attempt can correct a wrong prediction.
     """
     hit, source = hit_or_fetched_tokens(tracked, tracked.instance, state.loads, state.view), tracked.transfer_from
     if source is None or tracked.request.warms or state.table.engine.handing_on is None:
@@ -125,8 +127,8 @@ def heard(state: SchedulerState, tracked: TrackedRequest, transfer: CacheTransfe
 
 
 def learn(state: SchedulerState, source: str, target: str, transfer: CacheTransfer, now: float) -> None:
-    """Record a transfer for which no request waited. Its duration is used to predict later transfers; `source` is
-    recorded as an engine that names blocks, or does not.
+    """Record a transfer for which no request waited. Its duration is used to predict later transfers. Also record
+    whether the engine of `source` named the blocks to fetch, if the transfer shows this.
     """
     if transfer.fate in (CacheFate.MOVED, CacheFate.UNNAMED):
         state.handovers.note(instance_of(source), now, named_blocks=transfer.fate is CacheFate.MOVED)

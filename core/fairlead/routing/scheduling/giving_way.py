@@ -8,7 +8,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
 
 Size = Callable[[RoutingRequest], int]
-"""A function that returns the part of a limit that a request takes up."""
+"""A function that returns how much of a limit a request uses: `in_requests` or `in_bytes`."""
 
 
 def in_requests(_: RoutingRequest) -> int:
@@ -22,9 +22,10 @@ def in_bytes(request: RoutingRequest) -> int:
 
 
 class GivingWay:
-    """Selects the requests of `held` (oldest first) that may be refused to make room for `request`. Each selected
-    request is the newest request of the tenant that holds the most. The tenant must hold more than the tenant of
-    `request` would hold with `request`.
+    """Selects the requests of `held` (oldest first) that may be refused to make room for `request`.
+
+    Each step selects the newest request of the tenant with the largest holding. Only tenants are considered whose
+    holding is larger than the holding that the tenant of `request` would have if `request` were held too.
     """
 
     def __init__(self, held: Iterable[TrackedRequest], request: RoutingRequest) -> None:

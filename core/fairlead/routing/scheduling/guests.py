@@ -114,7 +114,7 @@ class Guests:
             self.end(word.request)
 
     def _forget(self, tracked: TrackedRequest, now: float) -> None:
-        """Forget a request whose end its front will report; failures of the request no longer count against instances
+        """Forget a request whose end its front will report. Failures of this request no longer count against instances
         in this router.
         """
         self._circuits.forget(tracked)

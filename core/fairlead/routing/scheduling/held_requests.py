@@ -113,7 +113,7 @@ class HeldRequests:
 
 def _is_unfair(held: Counter[tuple[str, str]], request: RoutingRequest, size: int) -> bool:
     """Return whether some tenant of the request's class holds more than the request's own tenant would hold with this
-    request. `size` is what the request takes up.
+    request. `size` is the amount that the request adds, in the unit of `held`.
     """
     own = held[request.priority_class, request.tenant] + size
     return any(has > own for (name, _), has in held.items() if name == request.priority_class)

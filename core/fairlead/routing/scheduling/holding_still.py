@@ -16,12 +16,13 @@ from fairlead.routing.scheduling.state import SchedulerState
 def at_home(
     request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None = None
 ) -> Decision:
-    """Return a decision for the session's home under this `rule`; it replaces the policy's decision for another
-    instance. `ttfts` are the predicted TTFTs of staying and of moving; None if they were not compared.
+    """Return a decision for the session's home, for use instead of the policy's decision for another instance. `rule`
+    is the reason that is recorded. `ttfts` are the predicted TTFTs of staying and of moving; None if they were not
+    compared.
 
-    The record shows the policy's choice as passed over. If the home's queue is full, the policy's choice gets the
-    request, but the session does not move. If the policy compared the home, the request may still move to the policy's
-    choice while it waits.
+    The record lists the policy's choice among the instances that were not taken. If the home's queue is full, the
+    policy's choice gets the request, but the session does not move. If the policy compared the home, the request may
+    still move to the policy's choice while it waits.
     """
     others = tuple(one for one in (decision.instance, *decision.fallbacks) if one != home)
     return Decision(

@@ -49,10 +49,14 @@ def continues_task(state: SchedulerState, request: RoutingRequest) -> bool:
 
 
 def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
-    """Return the possible names of the request's session, in the order in which they are tried: the names that the
-    client gives, then the hash of the conversation's beginning. Some policies also make a name from the first blocks of
-    the prompt. If the client gives no names and the hash is known, that name is tried before the hash. If the client
-    gives names and the hash is unknown, that name is tried last.
+    """Return the possible names of the request's session, in the order in which they are tried. There are three kinds
+    of names: the client's names, the hash of the conversation's beginning, and, for some policies, a name made from the
+    first blocks of the prompt.
+
+    - client's names and hash are known: the client's names, then the hash
+    - only client's names are known: the client's names, then the name from the first blocks
+    - only the hash is known: the name from the first blocks, then the hash; none if the policy makes no such name
+    - neither is known: none
     """
     binds = state.policy.binds_beginnings
     given = () if request.session is None else (request.session, *request.further_names)
@@ -65,8 +69,8 @@ def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
 
 
 def _inherit(state: SchedulerState, session: str, owner: str, now: float) -> None:
-    """Bind a tenant's new session to the home that older routers stored under the session's name alone, without the
-    tenant.
+    """Bind a tenant's new session to the home that earlier versions of the router stored. They used only the session's
+    name as the key, without the tenant.
     """
     old = state.bindings.before_tenants(session)
     if old is not None and old.instance is not None:

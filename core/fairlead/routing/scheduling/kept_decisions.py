@@ -1,10 +1,10 @@
 """Kept decisions: which decisions are recorded, and with which weight (tail-based sampling, as in tracing systems).
 
 Whether a decision is kept is determined at the end of its request: always if the request was late, refused, moved,
-failed or retried, and otherwise for a share of requests. The candidates that a policy compared can be noted only while
-it decides, and noting them costs as much as deciding. So candidates are noted for the sample, for decisions that are
-certain or likely to be kept, and for a limited number of other decisions per second. In a pool with little traffic that
-is every decision. A decision that is kept without its candidates says so.
+failed or retried, and otherwise for a random share of requests. The candidates that a policy compared can be noted only
+while it decides, and noting them costs as much as deciding. So candidates are noted only for decisions in the random
+share, for decisions that are certain or likely to be kept, and for a limited number of other decisions per second. In a
+pool with little traffic, this limit covers all decisions. A decision that is kept without its candidates says so.
 
 Each recorded decision's weight (1 / `sample_rate`) is the number of requests that it represents. It is computed per
 reason for keeping decisions: the number of requests that ended since the last call of `take`, divided by the number of
@@ -46,7 +46,7 @@ AT_RISK_PER_MINUTE = 1800.0
 after a late or failed request.
 """
 TROUBLED_SECONDS = 10.0
-"""Seconds after a late or failed request during which the decisions of other requests are also likely to be kept."""
+"""Seconds after a late or failed request during which decisions of all other requests count as likely to be kept."""
 MOST_NOTED = 10_000
 """Maximum number of requests in flight whose decisions' candidates are recorded at the same time."""
 
@@ -106,8 +106,8 @@ class KeptDecisions:
         self._asked = RateLimit(ASKED_PER_MINUTE, 0.0)
         self._weighed = RateLimit(WEIGHED_PER_MINUTE, 0.0)
         self._weighs_again_at = 0.0
-        """Time until which the limit `WEIGHED_PER_MINUTE` is used up. It is stored because nearly every request of a
-        busy pool would query the limit in vain.
+        """Time until which the limit `WEIGHED_PER_MINUTE` is used up. Until this time the limit is not queried, because
+        the query would cost time for nearly every request of a busy pool.
         """
         self._at_risk = RateLimit(AT_RISK_PER_MINUTE, 0.0)
         self._troubled_until = 0.0
@@ -208,8 +208,8 @@ class KeptDecisions:
         return tuple(traced)
 
     def take_unkept(self) -> int:
-        """Return the number of decisions since the last call that should have been kept because of how their requests
-        ended, but exceeded a limit.
+        """Return the number of decisions since the last call that were not kept because a limit was reached, although
+        the outcomes of their requests were reasons to keep them.
         """
         unkept, self._unkept = self._unkept, 0
         return unkept

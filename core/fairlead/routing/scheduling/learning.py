@@ -17,8 +17,8 @@ from fairlead.routing.scheduling.state import SchedulerState
 FORGET_SECONDS = 10.0
 """Seconds between two checks for observations that are too old."""
 PACE_SECONDS = 600.0
-"""Seconds without a prefill after which an instance's pace is reset to 1. The instance may have become faster; without
-the reset, it might get no requests that would show this.
+"""Seconds without a prefill after which an instance's pace (measured time divided by predicted time of its prefills) is
+reset to 1. The instance may have become faster; without the reset, it might get no requests that would show this.
 """
 
 MUCH = 1.25
@@ -44,14 +44,15 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     """Measure a prefill: the time until now from its dispatch or, if that was later, from the end of the previous
     prefill on its instance.
 
-    A prefill measures the pace of its instance. A prefill with a fetched prefix is left out of the pool's times.
-    Prefills whose first token cannot be observed are ignored. Prefills on an instance that a proxy chose are ignored
-    too, because the time of that choice is unknown.
+    The measured time divided by the predicted time updates two averages of the instance: its pace, and its lasting
+    pace, which changes more slowly and distinguishes slow instances from fast ones. The time also updates the prefill
+    times of the pool, unless a part of the prefix was fetched. Prefills whose first token cannot be observed are
+    ignored. Prefills on an instance that a proxy chose are ignored too, because the time of that choice is unknown.
 
     With several routers, prefills of other routers may lengthen the measured time, but never shorten it. Therefore
-    short times have more weight in the lasting pace, which distinguishes slow instances from fast ones. Otherwise an
-    instance with much work from other routers would seem slow. Each prefill counts in proportion to its length.
-    Otherwise an instance with many cached prefixes, whose prefills are short, would seem fast.
+    short times have more weight in the lasting pace. Otherwise an instance with much work from other routers would seem
+    slow. Each prefill counts in proportion to its length. Otherwise an instance with many cached prefixes, whose
+    prefills are short, would seem fast.
     """
     if tracked.dispatched_at is None or tracked.by_proxy or not _shows_prefill(tracked):
         return
@@ -115,9 +116,8 @@ def learn_whole_answer(
     (`WholeAnswers`).
 
     The work of other routers on the instance is taken from their reports. Without reports, it is assumed to equal this
-    router's average work per instance. A separate guess for each answer would be so inaccurate that the fit could not
-    find the effect of that work. For the request's own prompt, the engine's count of cached tokens replaces the
-    estimate.
+    router's average work per instance. (An assumption per answer would vary too much to show the effect of that work.)
+    For the request's own prompt, the engine's count of cached tokens replaces the estimate.
     """
     began = tracked.answer_began
     if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
@@ -147,12 +147,12 @@ def learn_whole_answer(
 
 
 def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -> float:
-    """Return the prompt tokens per second that `routers` other routers make an instance of this role compute, if each
-    of them sends as many as this router.
+    """Return the prompt tokens per second that an instance of this role is assumed to compute for `routers` other
+    routers. Each of them is assumed to send as many tokens as this router.
 
     The rate uses this router's mean over all instances. This router's rate on the answer's own instance is not typical:
-    at the end of an answer it is high, because the instance has just worked for this router. With that rate for the
-    other routers, measured speeds were 1.3 to 1.6 times the true speed.
+    at the end of an answer it is high, because the instance has just worked for this router. When that rate was used,
+    measured speeds were 1.3 to 1.6 times the true speed.
     """
     if not routers:
         return 0.0
@@ -161,14 +161,16 @@ def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -
 
 
 def follow_speed(state: SchedulerState, before: float, now: float, *, paces_hold: bool) -> None:
-    """Update the predictions of pending prefills after the predicted prefill speed has changed from `before`. If the
-    change is large, each prefill is predicted again.
+    """Adapt all estimates that depend on the pool's predicted prefill speed, after the speed has changed from `before`.
+    If the change is large, pending prefills are predicted again.
 
-    If the paces were measured against a measured speed (`paces_hold`), they are scaled so that the product of an
-    instance's pace and a prediction stays the same. Paces relative to a declared or recalled speed had not converged,
-    so they restart. The fit of decode steps, which subtracts predicted prefills, then restarts too. With several
-    routers, the lasting pace is not scaled: the measured speed is distorted by the other routers' prefills and does not
-    show how instances compare.
+    The pace of an instance is the measured time of its prefills divided by the predicted time. With `paces_hold` (the
+    old speed was measured), each pace is scaled so that the product of pace and prediction stays the same. Otherwise
+    the old speed was declared or recalled. Then all paces restart, and so does the fit of decode steps, which subtracts
+    predicted prefills.
+
+    The lasting pace, a slower average, is scaled only if this router is alone. With several routers it stays as it is,
+    because prefills of the other routers distort the measured speed.
     """
     times = state.prefill_times.speed / before
     state.view.offered.scale(1 / times)
@@ -213,10 +215,10 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
     """Measure decode steps on the answer of a request that ended.
 
     Every answer gives a time per token. If the gate or the queues need decode step times, a fit relates that time to
-    the mean number of requests that decoded at the same time. Prefills that delayed the request are subtracted, by
-    their predicted computing times, because they are not part of a decode step. If an engine computes prefill and
-    decode in one step, too much is subtracted. The predicted load is then too low, so that too few requests are refused
-    rather than too many. Short answers, answers from several instances, and requests for several answers are left out.
+    the mean number of requests that decoded at the same time. Prefills that delayed the request are not part of a
+    decode step, so their predicted computing times are subtracted. If an engine computes prefill and decode in one
+    step, too much is subtracted. The predicted load is then too low, so that the gate refuses too few requests rather
+    than too many. Short answers, answers from several instances, and requests for several answers are left out.
     """
     if tracked.continuations or tracked.request.answers > 1:
         return
@@ -231,9 +233,9 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
     """Measure decode steps on the new tokens of a running answer, until enough steps were observed.
 
-    A new pool's first answers end late. Until step times are known, requests are sent without leaving time for decodes,
-    which delays all answers. If several routers share the pool, only whole answers are measured, because other routers'
-    work cannot be estimated over the time of a few tokens.
+    In a new pool, the first answers end only after a while. Until step times are known, prefills leave no time for
+    decodes, which delays all answers. If several routers share the pool, only whole answers are measured, because other
+    routers' work cannot be estimated over the time of a few tokens.
     """
     if not state.learns_decoding or state.decode_times.is_settled or state.view.routers > 1 or tracked.request.answers > 1:
         return
@@ -265,8 +267,8 @@ def _learn_steps(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 
 
 def recall_engines(state: SchedulerState, memory: EngineMemory | None, now: float) -> None:
-    """Use observations from before a restart until this router has measured the figures; only observations that are
-    valid for the present table are used.
+    """Use the measurements from before a restart until this router has its own. Measurements that are not valid for the
+    present table are ignored.
     """
     before = state.prefill_times.speed
     state.prefill_times.recall(UNKNOWN if memory is None else memory.known.prefill_tokens_per_second, now)

@@ -101,7 +101,7 @@ class Leaving:
         return keeps.cause_to_leave(request, home, weighed, state.view, now)
 
     def _serves(self, home: str) -> bool:
-        """Return whether the policy could have chosen the home, because the home is one of the candidates."""
+        """Return whether the home is one of the candidates, so that the policy could have chosen it."""
         return any(load.entry.id == home for load in self._state.view.candidates())
 
     def _ttfts(self, request: RoutingRequest, decision: Decision, weighed: Weighing, left: str, instance: str) -> tuple[float, float]:

@@ -212,8 +212,8 @@ class LoadSeconds:
         return SecondOfLoad(second, prefills_since=self._prefilling_since.pop(instance, None))
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> tuple[LoadSample, ...]:
-        """Return the finished seconds. For an instance without events since the last call, the result has its gauges as
-        of the last full second.
+        """Return the finished seconds; with `final`, also the current second. For an instance without events since the
+        last call, the result has one sample: its gauges in the last full second.
         """
         if not self._wanted:
             return ()

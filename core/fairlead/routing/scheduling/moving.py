@@ -104,8 +104,8 @@ class Moving:
         return change
 
     def _report_first(self, session: str) -> None:
-        """Report the change that first bound the session, if its report was delayed, because a further change of the
-        session follows now.
+        """Report the first binding of the session, if its report was delayed. This happens before a further change of
+        the session is reported.
         """
         first = self._state.bindings.release(session)
         if first is not None:
@@ -175,8 +175,8 @@ class Moving:
         return home.instance != instance
 
     def touch_session(self, session: str, now: float, owner: str | None = None) -> None:
-        """Record a use of the session on its instance. If `owner` is given, the use is a further request of this owner.
-        A report to the API is added if the last report is too old.
+        """Record that the session was used on its instance. `owner` is given if a further request of this owner uses
+        the session. A report to the API is added if the last report is too old.
         """
         refresh = self._state.bindings.touch(session, now, owner)
         if refresh is not None:

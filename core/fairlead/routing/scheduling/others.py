@@ -18,10 +18,10 @@ KNOWN_SECONDS = 6.0
 AGE_SECONDS = 0.25
 """Seconds between two adjustments of received shares to their age."""
 WORKED_OFF = 20.0
-"""Seconds of pending prefill that are deducted from a received share per second of its age. Engines compute only one
-second of prefill per second. More is deducted because routers with the same reports of short queues would otherwise all
-choose the same instances. If work remains after a while, the instance has stopped, or has work for more than half a
-minute.
+"""Seconds of pending prefill that are deducted from a received share per second of its age. An engine computes one
+second of prefill per second. More is deducted, because otherwise all routers with the same reports of short queues
+would choose the same instances. If work remains after a while, the instance has stopped, or has work for more than half
+a minute.
 """
 SETTLING_SECONDS = 3.0
 """Seconds after a change of the decider during which received shares may still include this router's requests."""
@@ -31,7 +31,7 @@ MOST_PROMPTS = 256
 are lost.
 """
 SHARE_SECONDS = 10.0
-"""Time constant, in seconds, for smoothing the share of an instance's time that prefills take."""
+"""Time constant, in seconds, for smoothing the fraction of an instance's time that prefills take."""
 MOST_TOKENS, MOST_REQUESTS = 1 << 40, 1 << 20
 """Plausible maximum of tokens, and of requests, that a router has in flight on one instance. Larger counts are reduced
 to the maximum.
@@ -50,8 +50,8 @@ class Others:
         self._aged_at = 0.0
         self._placed: deque[tuple[float, PlacedPrompt]] = deque(maxlen=MOST_PROMPTS)
         self._prefilled: dict[str, tuple[float, float, float]] = {}
-        """For each target: the time of the last reading of its prefills, the sum of their predicted seconds up to then,
-        and the smoothed share of the target's time that prefills take.
+        """For each target: the time at which its prefills were last read, the sum of their predicted seconds until
+        then, and the smoothed fraction of the target's time that prefills take.
         """
 
     # ── what others are told ──

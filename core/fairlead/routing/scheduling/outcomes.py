@@ -35,8 +35,8 @@ class Outcomes:
         self._refusals: list[Refusal] = []
 
     def take(self, instances: Iterable[str], now: float) -> tuple[Outcome, ...]:
-        """Return the dispatches that are now possible from the queues of these instances and of instances with new
-        requests. After them, the result has all refusals that were not returned before.
+        """Return the dispatches that are now possible from the queues of `instances` and of all instances with new
+        requests, followed by all refusals that were not returned before.
         """
         state = self._state
         if not (state.queues or self._refusals or state.late.to_refuse):

@@ -92,10 +92,12 @@ class Placing:
         return None
 
     def _among_staying(self, request: RoutingRequest, now: float) -> Decision | None:
-        """Return the policy's choice among the instances that will not be drained soon, for a session whose instance
-        left the pool or no longer accepts requests. On an instance that is drained soon, the session would have to move
-        again. Return None for all other requests. Also return None if no staying instance accepts requests, or if the
-        policy's ring names an instance that will be drained.
+        """Return the policy's choice among the instances that will not be drained soon, if the session must leave its
+        instance. It must if the instance left the pool or no longer accepts requests. On an instance that is drained
+        soon, the session would have to move a second time.
+
+        None for all other requests, if no such instance accepts requests, or if the policy's ring names an instance
+        that will be drained.
         """
         state = self._state
         home = None if request.session is None else state.bindings.get(request.session)
@@ -231,12 +233,14 @@ class Placing:
         return refusal
 
     def _queue_limit(self, request: RoutingRequest) -> int:
-        """Return the maximum number of requests that may be sent before this request from the queue that it joins."""
+        """Return the maximum number of requests that may be ahead of this request in its queue: the share of its
+        priority class in the pool's limit.
+        """
         return max(1, int(self._state.share(request) * self._state.parameters.queue_limit))
 
     def _with_room(self, request: RoutingRequest, decision: Decision) -> str | None:
-        """Return the first of these instances whose queue has room: the policy's choice, the session's home, the other
-        member of the pair (without a pair: the fallbacks). None if no queue has room.
+        """Return the first of these instances whose queue has room: the policy's choice, the session's home, and the
+        alternate of the decision (without an alternate, its fallbacks). None if no queue has room.
         """
         state = self._state
         if not state.loads[decision.instance].waiting:  # no limit is below one

@@ -17,8 +17,8 @@ class PolicyFailures:
         self._last = failure
 
     def raise_last(self) -> None:
-        """Raise the kept exception once. It is never raised in two ticks in a row, because a tick that raises does
-        nothing else.
+        """Raise the kept exception once. After a call that raised, the next call never raises, because a tick that
+        raises does no other work.
         """
         failure = None if self._has_raised else self._last
         self._has_raised = failure is not None

@@ -23,9 +23,10 @@ _PREFILL: Final = Role.PREFILL
 def decodes_on(
     tracked: TrackedRequest, wanted: str | None, loads: Mapping[str, InstanceLoad], view: LiveView, excluded: Collection[str] = ()
 ) -> str | None:
-    """Return the instance on which the request will decode: `wanted` if possible, else the best decode instance. None =
-    the request decodes on the instance that prefills it. This is so if that instance also takes decodes, or if the
-    request only warms its cache. In the second case, nobody reads the token that the instance generates.
+    """Return the instance on which the request will decode: `wanted` if possible, else the best decode instance.
+
+    None if the request needs no other instance: the instance that prefills also takes decodes, or the request only
+    warms a cache and nobody reads its answer.
     """
     entry = loads[tracked.instance].entry
     if entry.role is not _PREFILL or tracked.request.warms:
@@ -38,8 +39,8 @@ def decodes_on(
 
 
 def computing_all(request: RoutingRequest, view: LiveView) -> list[InstanceLoad]:
-    """Return the decode instances, least loaded first, if one of them must compute both the prompt and the answer.
-    Empty if there are candidates and the request can be divided.
+    """Return the decode instances, least loaded first, if one of them must compute the whole request. This is so if
+    there are no candidates for the prefill, or if the request cannot be divided. Otherwise the result is empty.
     """
     if view.candidates() and request.divisible:
         return []

@@ -51,8 +51,8 @@ class _Moves(Generic[M]):
         transfer: CacheTransfer | None,
         limit: int,
     ) -> int:
-        """Add the outcome to each of the moves with the ids `carried`. If a move was already taken, its outcome is kept
-        separately. Return the number of outcomes that could not be kept.
+        """Add the outcome to the moves whose ids are in `carried`, and empty `carried`. If a move was already taken,
+        its outcome is kept separately. Return the number of outcomes that could not be kept.
         """
         lost = 0
         for move in carried:

@@ -223,8 +223,8 @@ class Retrying:
         return (target,) if load is not None and load.is_stalled else self._state.targets_of(target)
 
     def _target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:
-        """Return the next target to try; None if there is none. `stays` is the instance that computed the prompt, if
-        only its decode instance failed.
+        """Return the next target to try; None if there is none. If only the decode instance failed, `stays` is the
+        instance that computed the prompt, and is the result if it still takes requests.
         """
         state, view = self._state, self._state.view
         part = view if tracked.request.within is None else view.within(tracked.request.within)
@@ -253,21 +253,22 @@ class Retrying:
         return tracked.is_hopeless and (load is None or load.entry.role is not Role.PREFILL)
 
     def _tries(self, tracked: TrackedRequest, candidates: list[InstanceLoad]) -> int:
-        """Return the number of the request's attempts. An attempt does not count if the instance could not be reached.
-        While every circuit is open, it does count, because otherwise a request would try all lost instances.
+        """Return the number of the request's attempts. Attempts on instances that could not be reached are left out.
+        But while every candidate's circuit is open, they are included, because otherwise a request would try all lost
+        instances.
         """
         everywhere = bool(candidates) and all(load.is_spared for load in candidates)
         return len(tracked.tried) - (0 if everywhere else len(tracked.unreachable))
 
 
 def _decoding(view: LiveView) -> list[InstanceLoad]:
-    """Return the decode instances that may compute all of a request. Used if no other prefill instance can take the
-    request.
+    """Return the candidates with the role decode. They may compute a whole request if no other prefill instance can
+    take it.
     """
     return [load for load in view.decode_candidates() if load.entry.role is Role.DECODE]
 
 
 def _passed_over(tracked: TrackedRequest, instance: str) -> None:
-    """Record that the instance could not be reached, whichever of its ranks was tried."""
+    """Record for the request that this instance could not be reached; several ranks of an instance count once."""
     if instance_of(instance) not in map(instance_of, tracked.unreachable):
         tracked.unreachable = (*tracked.unreachable, instance)

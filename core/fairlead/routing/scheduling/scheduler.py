@@ -476,8 +476,8 @@ class PoolScheduler:
         return self.in_flight()
 
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
-        """Return the measured prefill times of one instance, with the errors of their predictions; of all instances
-        together without an instance (None).
+        """Return the measured prefill times of one instance, with the errors of their predictions. None = of all
+        instances together.
         """
         return self._state.prefill_times.report(instance)
 
@@ -489,20 +489,18 @@ class PoolScheduler:
         return self._state.prefill_times.speed
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the prefill speed of an instance, with its source, spread and age; of all instances together without
-        an instance (None).
-        """
+        """Return the prefill speed of an instance, with source, spread and age. None = of all instances together."""
         return self._state.prefill_times.figure(now, instance)
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
-        """Return the measured decode times per token of one instance, with the errors of their predictions; of all
-        instances together without an instance (None).
+        """Return the measured decode times per token of one instance, with the errors of their predictions. None = of
+        all instances together.
         """
         return self._state.decode_times.report(instance)
 
     def decode_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the seconds per output token after the first on an instance, with source and age; on all instances
-        together without an instance (None).
+        """Return the seconds per output token after the first on an instance (None = on all instances together), with
+        source and age.
         """
         return self._state.decode_times.figure(now, instance)
 

@@ -1,11 +1,11 @@
 """Shadows: policies that only advise. For a part of the sampled decisions, limited per minute, each shadow also chooses
 an instance for the request, and its choice is recorded with the decision.
 
-A shadow sees exactly what the deciding policy saw, because it is called right after that policy, before the request is
-counted anywhere. So shadows run on the router's own thread, and `ASKED_PER_MINUTE` limits their cost. (A copy of all
-that a policy may read would cost more than the choice.) The danger is a shadow that changes what the deciding policy
-sees next. Therefore a shadow is a separate object with its own dice. It gets the same view, which policies only read.
-Any exception that it raises becomes a failed choice.
+A shadow is called right after the deciding policy, before the request is counted anywhere, so both see the same state.
+Shadows therefore run on the router's own thread, and `ASKED_PER_MINUTE` limits their cost. (A copy of all that a policy
+may read would cost more than the choice.) A shadow must not change what the deciding policy sees next. Therefore a
+shadow is a separate object with its own dice. It gets the same view, which policies only read. Any exception that it
+raises becomes a failed choice.
 """
 
 from dataclasses import replace

@@ -241,8 +241,8 @@ class SharedScheduler(PoolScheduler):
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def know_routers(self, count: int) -> None:
-        """See `Scheduler.know_routers`. The number is divided by one plus the number of fronts, because the fronts'
-        requests already count as this router's own.
+        """See `Scheduler.know_routers`. Fronts are not counted as separate routers, because their requests already
+        count as this router's own: the number is divided by one plus the number of fronts.
         """
         self._live_routers = count
         self._count_routers()

@@ -54,7 +54,8 @@ from fairlead.tables import FAIR_TENANTS, EngineFacts, RoutingTable
 from fairlead.targets import instance_of
 
 MOST_STORED_BLOCKS = 1_000_000
-"""Maximum number of routing blocks that a router remembers of the store that all engines read. They take about 100 MB.
+"""Maximum size, in routing blocks, of a router's memory of the store that all engines share. This memory takes about
+100 MB.
 """
 _REUSABLE = (DeadlineQueue, InstanceQueue)
 MOST_PLACED = 512
@@ -64,8 +65,8 @@ kept.
 
 
 def staying(table: RoutingTable) -> tuple[str, ...]:
-    """Return the accepting instances that will not be drained soon. Empty if no accepting instance will be drained
-    soon, because no distinction is needed then.
+    """Return the accepting instances that will not be drained soon. If no accepting instance will be drained soon, the
+    result is empty, because all are equal then.
     """
     accepting = [entry for entry in table.instances if entry.accepting]
     found = tuple(entry.id for entry in accepting if entry.stays)
@@ -80,8 +81,8 @@ class SchedulerState:
     ) -> None:
         self.table = table
         self.staying = staying(table)
-        """The accepting instances that are not about to be drained. Empty if no instance, or every instance, is about
-        to be drained.
+        """The accepting instances that will not be drained soon. Empty if this is true of none or of all accepting
+        instances.
         """
         self.canary = canary_of(table)
         """The canary of a rollout in progress; None if there is no canary."""
@@ -198,8 +199,8 @@ class SchedulerState:
         self.view.overtaking = self.overtaking if self.classes.are_declared or self.tenants is not None else None
 
     def overtaking(self, request: RoutingRequest) -> Overtaking | None:
-        """Return a query for the waiting requests at an instance that would be sent after this request; None if no
-        request can be sent after it.
+        """Return an object that finds the waiting requests at an instance that would be sent after this request. None
+        if every waiting request would be sent before it.
         """
         if self.classes.are_declared or (self.tenants is not None and self.tenants.are_others(request.tenant)):
             declared = self.classes.are_declared
@@ -323,8 +324,8 @@ class SchedulerState:
                 self.view.invalidate()
 
     def expect_first_token(self, tracked: TrackedRequest, tokens_before: int, now: float) -> None:
-        """Report to the decode forecast when the request should begin to decode: once `tokens_before` prompt tokens,
-        its own included, are computed.
+        """Tell the decode forecast the time at which the request will begin to decode: the time when `tokens_before`
+        prompt tokens, the request's own included, are computed.
         """
         if self.gate.forecast is not None:
             seconds = tokens_before / self.prefill_times.speed
@@ -341,8 +342,8 @@ class SchedulerState:
         return self.gate.weighs_decode or self.parameters.queue_discipline == "deadline"
 
     def _answer_microseconds(self, request: RoutingRequest) -> int:
-        """Return the expected total time, in microseconds, by which the answer lengthens the decode steps of its
-        instance; 0 while step times are unknown.
+        """Return the predicted time, in microseconds, that the request's answer adds to the decode steps of its
+        instance, summed over the answer. 0 while step times are unknown.
         """
         tokens = self.answers.expected(request.tenant)
         if request.max_output_tokens:

@@ -1,10 +1,10 @@
 """Trying: an idle instance takes requests that would be refused because of estimates.
 
-A refused request gives no measurement. So a wrong estimate that refuses every request would never be corrected, and
-would close an idle pool permanently. And while some instance is idle, a refusal gains nothing. So every refusal, by any
-gate, queue or limit, is checked in this module, and is dropped if an idle instance of the pool may serve the request.
-If prompts and answers are computed on different instances, the prefill instance must be idle, and the decode instance
-must be idle too or have room according to the gate.
+A refused request gives no measurement. So a wrong estimate that refuses every request would never be corrected, and an
+idle pool would stay closed permanently. And while some instance is idle, a refusal saves nothing. So this module checks
+every refusal by a gate, queue or limit, and drops the refusal if an idle instance of the pool may serve the request. If
+prompts and answers are computed on different instances, the prefill instance must be idle, and the decode instance must
+be idle too or have room according to the gate.
 """
 
 from math import inf
@@ -26,15 +26,15 @@ from fairlead.routing.scheduling.state import SchedulerState
 
 
 class Trying:
-    """Decides whether a refused request is tried on an idle instance instead."""
+    """Queues requests that are about to be refused on idle instances."""
 
     def __init__(self, state: SchedulerState, placing: Placing) -> None:
         self._state = state
         self._placing = placing
 
     def takes(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> bool:
-        """Return whether an idle instance takes the request, so that the refusal is dropped. If True, the request has
-        been queued there.
+        """Queue a request that is about to be refused on an idle instance, if there is one that may serve it. Return
+        whether the request was queued.
         """
         if not refusal.reason.facts.by_estimate or tracked.stage not in (Stage.HELD, Stage.QUEUED) or self._state.is_front:
             return False

@@ -54,7 +54,7 @@ def test_a_cache_that_came_along_or_did_not_is_told_with_its_time() -> None:
     moved = replace(
         MOVE, cache=CacheFate.MOVED, tokens_moved=2976, tokens_recomputed=24, transfer_seconds=0.4, predicted_transfer_seconds=0.3
     )
-    assert told(moved, None)["Transfer"] == ("done", "Its KV cache, 2,976 tokens was transferred after 400 ms (300 ms predicted).")
+    assert told(moved, None)["Transfer"] == ("done", "Its KV cache, 2,976 tokens, was transferred after 400 ms (300 ms predicted).")
     late = replace(MOVE, cache=CacheFate.LATE, transfer_seconds=2.0)
     assert told(late, None)["Transfer"][0] == "none"
     assert [cache_words(one) for one in (moved, late, MOVE)] == ["2,976 tokens moved", "recomputed: too slow", "recomputed"]

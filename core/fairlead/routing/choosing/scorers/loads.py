@@ -73,7 +73,9 @@ class ActiveRequestScorer:
 
     term: ClassVar[str] = "active_score"
 
-    idle_threshold: int = whole("Requests up to which an instance is idle and scores 1.", 0, minimum=0, maximum=1_000_000)
+    idle_threshold: int = whole(
+        "Maximum number of requests with which an instance counts as idle and scores 1.", 0, minimum=0, maximum=1_000_000
+    )
     max_busy_score: float = number("The highest score of a busy instance.", 1.0, minimum=0.0, maximum=1.0)
 
     def scores(self, seen: Considered) -> FloatVector:
@@ -87,7 +89,7 @@ class LoadAwareScorer:
 
     term: ClassVar[str] = "load_score"
 
-    threshold: int = whole("Waiting requests from which an instance scores 0.", 128, minimum=1, maximum=1_000_000)
+    threshold: int = whole("Number of waiting requests with which an instance scores 0.", 128, minimum=1, maximum=1_000_000)
 
     def scores(self, seen: Considered) -> FloatVector:
         return 0.5 * below(seen.queued, self.threshold)
@@ -99,7 +101,7 @@ class TokenLoadScorer:
 
     term: ClassVar[str] = "token_score"
 
-    queue_threshold_tokens: int = whole("Tokens from which an instance scores 0.", 4_194_304, minimum=1, maximum=10**12)
+    queue_threshold_tokens: int = whole("Number of tokens with which an instance scores 0.", 4_194_304, minimum=1, maximum=10**12)
 
     def scores(self, seen: Considered) -> FloatVector:
         return below(seen.pending + misses(seen.request.prompt_tokens, seen.hits), self.queue_threshold_tokens)

@@ -26,8 +26,7 @@ def minmax(matched_blocks: IntVector) -> FloatVector:
     """Scale the matches above 0 linearly, so that the smallest match scores 0 and the largest 1. If they are equal, all
     of them score 1. Instances without a match score 0.
 
-    While the caches are nearly empty, a single matching block can already score 1. The scores by `absolute` do not have
-    this weakness.
+    While the caches are nearly empty, a single matching block can already score 1. To avoid this, use `absolute`.
     """
     matching = matched_blocks > 0
     if not matching.any():
@@ -46,7 +45,7 @@ class PrefixMatches:
     match_length_weight: float = number(
         "Weight of the matched length; the matched share has the rest of the weight.", 0.0, minimum=0.0, maximum=1.0
     )
-    match_length_scale_tokens: int = whole("Matched tokens from which the length scores 1.", 8192, minimum=1, maximum=10**9)
+    match_length_scale_tokens: int = whole("Number of matched tokens with which the length scores 1.", 8192, minimum=1, maximum=10**9)
 
 
 class PrefixCacheScorer:

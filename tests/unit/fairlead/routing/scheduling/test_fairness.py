@@ -76,7 +76,7 @@ def test_a_flood_gets_itself_refused_and_nobody_else() -> None:
     assert refused.predicted_ttft_seconds is not None
     assert refused.message == (
         f"predicted time to first token {refused.predicted_ttft_seconds:.1f} s exceeds 5.0 s on every instance of pool default/chat; "
-        "up to 4.0 s of waiting prefills that would be sent after it are not counted"
+        "not counted: up to 4.0 s of prefills that wait now but would be sent after this request"
     )
 
 
