@@ -446,9 +446,7 @@ async def serve(
     logger.info("listening", extra={"host": host, "port": port, "router": settings.router_id, "api": ", ".join(settings.api_urls)})
     admin_host, admin_port = admin_listener.getsockname()[:2]
     if not router.keys.required:
-        logger.warning(
-            "clients need no API key: whoever reaches this port may use every pool; set FAIRLEAD_GATEWAY_KEYS_REQUIRED=1 to require keys"
-        )
+        logger.warning("clients need no API key: whoever reaches this port may use every pool (FAIRLEAD_GATEWAY_KEYS_REQUIRED)")
     logger.info("metrics and debug view", extra={"host": admin_host, "port": admin_port})
     gc.collect()
     gc.freeze()  # what lives for the whole process need not be looked at again by every collection

@@ -81,7 +81,7 @@ def test_two_checkouts_are_compared_round_by_round() -> None:
 
 
 def test_a_router_that_ended_is_not_waited_for() -> None:
-    with pytest.raises(NotReady, match="ended with code 3"), process([sys.executable, "-c", "raise SystemExit(3)"], 0) as running:
+    with pytest.raises(NotReady, match="ended with exit code 3"), process([sys.executable, "-c", "raise SystemExit(3)"], 0) as running:
         wait_until(running, 9, math.inf)
 
 

@@ -44,7 +44,7 @@ async def test_a_route_is_analysed_once_when_it_is_first_called(analysed: list[s
 
 def test_the_document_has_routes_that_nobody_called(analysed: list[str]) -> None:
     found = two_routes().openapi()["paths"]
-    assert (found["/v1/one"]["get"]["description"], found["/v1/two"]["post"]["tags"]) == ("The first.", ["numbers"])
+    assert (found["/v1/one"]["get"]["description"], found["/v1/two"]["post"]["tags"]) == ("The first route.", ["numbers"])
     assert analysed == ["/v1/one", "/v1/two"]
 
 

@@ -177,7 +177,7 @@ def test_shadows_follow_the_table_and_leave_with_it() -> None:
     ("shadow", "field", "remedy"),
     [
         (ShadowPolicy(policy="no-such"), "spec.routing.shadows[1].policy", "choose one of"),
-        (ShadowPolicy(policy="lodestar"), "spec.routing.shadows[1].policy", "learns from the results of its own choices"),
+        (ShadowPolicy(policy="lodestar"), "spec.routing.shadows[1].policy", "learns from the results of its choices"),
         (ShadowPolicy(policy="fairlead", parameters={"learned_ttft": True}), "spec.routing.shadows[1].policy", "learns from the results"),
         (ShadowPolicy(policy="fairlead", parameters={"kv_seconds": -1}), "spec.routing.shadows[1].parameters.kv_seconds", "0"),
         (ShadowPolicy(policy="static-pd"), "spec.routing.shadows[1].policy", "prefill"),
