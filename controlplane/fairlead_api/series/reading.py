@@ -119,8 +119,8 @@ class SeriesStore(Protocol):
         """Return the percentiles of the targets of tasks, by version of the SLO and priority class."""
 
     async def decisions(self, pool: PoolKey, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
-        """Return figures of scaling decisions, by metric of DECISIONS and role, then by index of the step of time. Only
-        the last decision in each step counts.
+        """Return figures of scaling decisions. The keys are pairs of a metric of DECISIONS and a role; below each, the
+        key is the index of the time step. Only the last decision in each step counts.
         """
 
     async def models(self, pool: PoolKey, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:

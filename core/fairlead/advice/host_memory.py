@@ -7,8 +7,8 @@ from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Har
 from fairlead.advice.situations import PoolSituation
 
 LEAST_GAIN = 0.03
-"""Least share of the prompt tokens that a host cache must add, after subtracting the simulation's error, to be
-advised.
+"""A host cache is advised only if it adds at least this share of the prompt tokens to the hits, after the simulation's
+error is subtracted.
 """
 
 

@@ -140,8 +140,8 @@ class Holders:
             self.masks.pop(key, None)
 
     def leading(self, keys: Sequence[int], mask: int) -> int:
-        """Return the number of leading blocks that the holdings of the mask have together; each block may be in a
-        different holding.
+        """Return the number of leading blocks that are each in at least one of the holdings whose bits are set in
+        `mask`.
         """
         get = self.masks.get
         for depth, key in enumerate(keys):

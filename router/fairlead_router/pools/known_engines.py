@@ -272,8 +272,8 @@ class RecalledEngines:
         """Keep measurements that this router made at one of the `parts` ranks of an instance, converted to the whole
         instance. Return all kept measurements; None if there are none.
 
-        Because of the kept measurements, a router that has had no requests for an hour uses the same values as after a
-        restart.
+        After an hour without requests, a router has forgotten its observations and uses the kept measurements, as it
+        does after a restart.
         """
         known = replace(
             memory.known,

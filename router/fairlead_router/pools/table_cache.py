@@ -3,10 +3,10 @@ once, even while the control API cannot be reached.
 
 The tables are one file, which is rewritten as a whole. The keys are another such file; only their digests are stored.
 Bindings are a log of lines, in which a later line overrides an earlier one. The log is compacted when it has grown to
-twice its size. This drops bindings to instances that have left, if no message named these bindings within the pool's
-TTL. An incomplete last line, from a crash while writing, is ignored. One packed file has the prefixes that instances
-are assumed to have cached. The number of live routers, the measurements of engines and the mark of a running process
-are one file each.
+twice its size. Compacting drops a binding to an instance that has left, unless something mentioned the binding within
+the pool's TTL. An incomplete last line, from a crash while writing, is ignored. One packed file has the prefixes that
+instances are assumed to have cached. The number of live routers, the measurements of engines and the mark of a running
+process are one file each.
 """
 
 from __future__ import annotations

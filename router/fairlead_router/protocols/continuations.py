@@ -59,7 +59,9 @@ class Uncarried(StrEnum):
     client has token ids whose text the engine has not sent yet.
     """
     REASONING = "reasoning"
-    """The answer has only reasoning so far. The place of reasoning in a prompt differs between models."""
+    """The answer has only reasoning so far. Models differ in where a prompt holds reasoning, so another instance cannot
+    continue it.
+    """
     STOP_STRING = "stop-string"
     """The text may end with the beginning of a stop string. Another engine would not recognise that stop string."""
     CUT_PROMPT = "cut-prompt"

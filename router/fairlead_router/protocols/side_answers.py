@@ -18,7 +18,8 @@ _OF_ERRORS = frozenset({"error", "type", "request_id", "code", "status"})
 class SideAnswer:
     """Reads an answer with the content type `kind` while it passes. Call `feed` with each piece; then read `failure`.
 
-    An answer is one document, or a stream of events. Engines have formats of their own, so only an error is a failure.
+    An answer is one document, or a stream of events. The formats of these answers differ between engines, so an answer
+    fails only if it contains an error; a missing end is not a failure.
     """
 
     __slots__ = ("_document", "_events", "_size")

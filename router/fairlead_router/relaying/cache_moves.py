@@ -42,8 +42,9 @@ from fairlead_router.relaying.dividing import blocks_of, prefill_leg, tier_sourc
 from fairlead_router.relaying.sending import without_credentials
 
 _ID = re.compile(rb"^(x-request-id: [^\r\n]*)", re.MULTILINE | re.IGNORECASE)
-"""Matches the header with the request id. A copy's requests have ids of their own, because an engine may refuse a
-second request with the same id, and the client's own request may arrive while the engine still ends a late copy.
+"""Matches the header that carries the request id. The requests of a copy get ids of their own, because an engine may
+refuse a second request with the same id, and the client's own request may arrive while the engine still ends a late
+copy.
 """
 
 logger = logging.getLogger(__name__)

@@ -63,7 +63,7 @@ def test_budgets_of_tasks_are_said_by_class_and_unknown_where_no_task_was_seen(r
 
 
 def test_a_target_within_a_step_says_so(run: Command) -> None:
-    assert "For a target within a step" in run("what-if", "chat", "--ttft", "2.61s")[1]
+    assert "The numbers are exact for a target at the edge of a step" in run("what-if", "chat", "--ttft", "2.61s")[1]
 
 
 def test_new_targets_are_planned_shown_and_applied(run: Command, fake: FakePublicApi) -> None:

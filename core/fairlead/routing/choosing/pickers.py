@@ -48,7 +48,7 @@ class MaxScorePicker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomPicker:
-    """`random-picker`: picks any instance, regardless of the sums."""
+    """`random-picker`: picks a random instance, regardless of the weighted sums of the scores."""
 
     rule: ClassVar[str] = DRAWN
 

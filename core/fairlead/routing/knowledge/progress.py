@@ -62,8 +62,8 @@ SLOW_SHARE = 0.5
 """Share of the allowed time after which an engine is slow."""
 TRIAL_SECONDS = 30.0
 LONGEST_TRIAL_SECONDS = 300.0
-"""Maximum seconds for which a stalled engine gets no requests if no request waits for it. After this wait, the engine
-gets requests as a trial. The wait doubles with each failed trial, up to this maximum.
+"""Maximum pause in seconds before a stalled engine is tried again, if no request is queued for it. After the pause, the
+engine gets requests as a trial. The pause doubles with each failed trial, up to this maximum.
 """
 
 

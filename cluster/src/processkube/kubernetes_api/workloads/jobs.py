@@ -125,7 +125,7 @@ class _Look:
         return restarts >= limit if limit else restarts > 0
 
     def completion(self) -> Object | None:
-        """Return the condition that the Job completes; None if it does not complete yet."""
+        """Return the status condition that marks the Job as complete; None if the Job is not complete yet."""
         wanted = self.spec.get("completions")
         enough = self.total("succeeded") >= wanted if wanted is not None else self.total("succeeded") > 0
         if not enough or self.active:
