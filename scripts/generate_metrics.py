@@ -73,7 +73,6 @@ ENGINE_LABELS = {
     "method": "method of the HTTP request",
     "model_name": "the model served",
     "source": "where a prompt's tokens came from",
-    "tier": "the tier and its place after host memory, such as `1:p2p`",
     "status": "class of the status, such as `2xx`",
     "block_size": "tokens per block",
     "num_gpu_blocks": "blocks of the cache",

@@ -205,10 +205,6 @@ class PoolObservations:
     """Results of tasks by priority class; empty if the spec has no targets of whole tasks, or if no task ended in the
     last hour.
     """
-    transferred: str = ""
-    """The largest transfer of a session's KV blocks in the last day, in words, as counted by the engine that got them;
-    empty if there was none, or if the pool's `kvTransfer.kind` does not need to be seen.
-    """
     record_lacks: str = ""
     """A warning that the control API's database lost commits within the last day; empty if it did not."""
 

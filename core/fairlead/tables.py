@@ -112,11 +112,8 @@ KV_USAGE_METRICS: Mapping[str, str] = MappingProxyType(
 
 NIXL = "Nixl"
 SHARED_STORE = "SharedStore"
-OFFLOADING_P2P = "OffloadingP2P"
-KV_TRANSFER_KINDS = (NIXL, OFFLOADING_P2P, SHARED_STORE)
-"""Every known way in which engines hand KV blocks to each other."""
-TIER_PORT = 5710
-"""Port of vLLM's p2p tier unless it is configured (VLLM_P2P_SIDE_CHANNEL_PORT)."""
+KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", SHARED_STORE)
+"""Every known way in which engines hand KV blocks to each other. A spec that names `OffloadingP2P` is refused."""
 MOVES_THAT_PAY = "Pays"
 EVERY_MOVE = "Always"
 WHEN_MOVED = (MOVES_THAT_PAY, EVERY_MOVE)
@@ -132,10 +129,10 @@ class KvTransferFacts:
 
     RULES: ClassVar = (
         Rule(
-            cel="self.kind == 'OffloadingP2P' || !has(self.port)",
-            holds=lambda transfer: transfer.kind == OFFLOADING_P2P or transfer.port is None,
-            field="port",
-            message="engine.kvTransfer.port is only for kind OffloadingP2P, whose engines listen there for each other; remove it",
+            cel="self.kind != 'OffloadingP2P'",
+            holds=lambda transfer: transfer.kind != "OffloadingP2P",
+            field="kind",
+            message="engine.kvTransfer.kind OffloadingP2P is not proven with real engines, and not supported; use Nixl, or remove kvTransfer",
         ),
         Rule(
             cel="(self.kind == 'SharedStore') == has(self.storeTokens)",
@@ -170,9 +167,8 @@ class KvTransferFacts:
     kind: str = text(
         "Nixl: vLLM's NixlConnector with kv_role kv_both; the instance that holds a prompt computes one token of it and says where the blocks are; the "
         "other instance fetches them. SharedStore: all engines put what they compute into one store and load from it without being asked (LMCache, Mooncake "
-        "Store, a file or object tier), so what it holds counts for every instance at the time that loading takes. OffloadingP2P: vLLM's "
-        "OffloadingConnector with a p2p tier (0.26 and later); the other instance asks the one that holds a prompt for its blocks, which computes "
-        "nothing; built by vLLM's source, and not run on GPUs.",
+        "Store, a file or object tier), so what it holds counts for every instance at the time that loading takes. OffloadingP2P (vLLM's "
+        "OffloadingConnector with a p2p tier) is refused.",
         NIXL,
         enum=KV_TRANSFER_KINDS,
     )
@@ -195,9 +191,6 @@ class KvTransferFacts:
         minimum=1,
         maximum=1e9,
     )
-    port: int | None = whole(
-        "Port of the p2p tier of kind OffloadingP2P at every instance's own address; default: vLLM's, 5710.", None, minimum=1, maximum=65535
-    )
     store_tokens: int | None = whole(
         "Tokens that the store of kind SharedStore holds: routers assume that the newest computed tokens that fit are in the store.",
         None,
@@ -211,13 +204,6 @@ class KvTransferFacts:
         pattern=r"^\S+$",
         max_length=64,
     )
-
-    @property
-    def tier_port(self) -> int | None:
-        """The port at which engines ask each other for blocks, at the instance's own address. None: the source must be
-        asked where its blocks are.
-        """
-        return (self.port or TIER_PORT) if self.kind == OFFLOADING_P2P else None
 
     @property
     def is_store(self) -> bool:

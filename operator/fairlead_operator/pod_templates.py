@@ -199,8 +199,7 @@ def _simulated_template(spec: PoolSpec, image: str, *, sleeps: bool) -> dict[str
 
 
 def _engine_arguments(spec: PoolSpec) -> Mapping[str, str]:
-    simulated, transfer = spec.simulated, spec.engine.kv_transfer
-    tier = None if transfer is None else transfer.tier_port
+    simulated = spec.simulated
     if simulated is None:
         raise ValueError(f"engine {spec.engine.type} needs a template")
     return {
@@ -216,5 +215,4 @@ def _engine_arguments(spec: PoolSpec) -> Mapping[str, str]:
         "time-scale": f"{simulated.time_scale:.12g}",
         "bytes-per-token": str(spec.engine.bytes_per_token),
         "startup-seconds": f"{simulated.startup_seconds:.12g}",
-        **({} if tier is None else {"kv-p2p-port": str(tier)}),
     }

@@ -118,7 +118,6 @@ def observations(
     capability: EngineCapability | None = None,
     departed: str = "",
     tasks: tuple[TaskObservation, ...] = (),
-    transferred: str = "",
 ) -> PoolObservations:
     """Return the observations that answer the operator's report of a state. Pure.
 
@@ -140,7 +139,6 @@ def observations(
         capability=capability,
         departed=departed,
         tasks=tasks,
-        transferred=transferred,
         demand=_demand(routers, idle_elsewhere, behind=traffic.behind_seconds > 0),
         figures_behind_seconds=traffic.behind_seconds,
         troubled_engines=_troubled(routers, {instance.id for instance in instances}),

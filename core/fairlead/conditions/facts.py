@@ -27,7 +27,6 @@ class ConditionType(StrEnum):
     FORECAST_HOLDS = "ForecastHolds"
     TASK_SLO_MET = "TaskSLOMet"
     HAS_DEVICES = "HasDevices"
-    KV_TRANSFER_SEEN = "KVTransferSeen"
 
 
 class SpecRefusal(StrEnum):
@@ -222,8 +221,6 @@ class PoolFacts:
     """Whether the spec forbids moving sessions; None = no valid spec was seen yet."""
     follows_forecast: bool = False
     """Whether the spec has a schedule that follows the pool's forecast."""
-    transfers_unproven: bool = False
-    """Whether the spec's `engine.kvTransfer` has a kind that no engine was run with."""
     task_targets: tuple[TaskTarget, ...] = ()
     """The spec's targets of whole tasks."""
     unused_objectives: tuple[str, ...] = ()

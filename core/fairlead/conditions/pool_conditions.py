@@ -30,14 +30,12 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
     """Return all conditions of a pool: one per type, always the same types in the same order.
 
     GatewayReady is left out if the spec has no gateway, ForecastHolds if no schedule follows a forecast, TaskSLOMet if
-    the spec has no targets of whole tasks, HasDevices if the pool takes no turns on devices, and KVTransferSeen if
-    the spec's kind of KV transfer was run with real engines.
+    the spec has no targets of whole tasks, and HasDevices if the pool takes no turns on devices.
     """
     of_instances = instances_ready(facts)
     of_gateways = () if facts.gateway is None else (gateway_ready(facts.gateway),)
     of_forecasts = (forecast_holds(facts),) if facts.follows_forecast else ()
     of_tasks = (task_slo_met(facts),) if facts.task_targets else ()
-    of_transfers = (kv_transfer_seen(facts),) if facts.transfers_unproven else ()
     of_turns = (has_devices(facts, facts.turn),) if facts.turn is not None else ()
     return (
         ready(facts, of_instances),
@@ -54,7 +52,6 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
         *of_forecasts,
         *of_tasks,
         *of_turns,
-        *of_transfers,
     )
 
 
@@ -118,23 +115,6 @@ def forecast_holds(facts: PoolFacts) -> Condition:
         message = f"Schedules that follow the forecast are suspended: {facts.observations.departed}"
         return Condition(type=kind, status="False", reason="DemandLeftBand", message=message)
     return Condition(type=kind, status="True", reason="WithinBand", message="Schedules that follow the forecast are in force")
-
-
-def kv_transfer_seen(facts: PoolFacts) -> Condition:
-    """Return KVTransferSeen: True once an engine has counted tokens of KV blocks that a session took along. Until then,
-    only the spec says that the engines can do that.
-    """
-    kind = ConditionType.KV_TRANSFER_SEEN
-    if facts.observations is None:
-        return not_answered_yet(kind)
-    if facts.observations.transferred:
-        message = f"Counted by an engine in the last day: {facts.observations.transferred}"
-        return Condition(type=kind, status="True", reason="CountedByEngine", message=message)
-    message = (
-        "engine.kvTransfer.kind is declared; it follows vLLM's source and was not run on GPUs, and no engine of this pool "
-        "has counted transferred tokens in the last day"
-    )
-    return Condition(type=kind, status="False", reason="OnlyDeclared", message=message)
 
 
 def suspends_forecast(conditions: Iterable[Mapping[str, Any]]) -> bool:

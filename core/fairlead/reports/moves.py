@@ -55,9 +55,7 @@ class CacheFate(StrEnum):
 
     MOVED = "moved"
     UNNAMED = "unnamed"
-    """The source computed the prompt but did not name its KV blocks, because no connector is configured there. With a
-    p2p tier: the target reported no more cached tokens than it was known to hold, so no blocks came from the source.
-    """
+    """The source computed the prompt but did not name its KV blocks, because no connector is configured there."""
     REFUSED = "refused"
     """The source or the target responded with an error."""
     LOST = "lost"

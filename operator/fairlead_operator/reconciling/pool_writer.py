@@ -164,7 +164,6 @@ class PoolWriter:
             gateway=gateway,
             migrations_paused=None if spec is None else spec.routing.migrations == MIGRATIONS_PAUSED,
             follows_forecast=spec is not None and any(one.follows_forecast for one in spec.scaling.schedules),
-            transfers_unproven=spec is not None and spec.engine.kv_transfer is not None and spec.engine.kv_transfer.tier_port is not None,
             task_targets=() if spec is None else spec.slo.task,
             unused_objectives=round_.reading.objectives.unused,
             turn=next((turn for role in round_.desired if (turn := turn_of(role, instances, round_.answer.known, round_.now))), None),

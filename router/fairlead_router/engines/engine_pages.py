@@ -175,13 +175,9 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
 
 def fetched_blocks(page: bytes) -> tuple[float, float]:
     """Return two totals for the KV blocks that the engine has fetched from other engines since its start, with vLLM's
-    NixlConnector or a p2p tier: the bytes of the blocks, and the number of prompt tokens in them.
+    NixlConnector: the bytes of the blocks, and the number of prompt tokens in them.
     """
     samples = _Samples(page)
-    read = samples.within("vllm:kv_offload_tiering_read_bytes_total", COUNT)
-    if size := sum(value for labels, value in read if b':p2p"' in labels):
-        cached = samples.within("vllm:prompt_tokens_cached_by_source_total", COUNT)
-        return size, sum(value for labels, value in cached if b'source="p2p"' in labels)
     size = sum(value for _, value in samples.within("vllm:nixl_bytes_transferred_sum", COUNT))
     by_source = samples.within("vllm:prompt_tokens_by_source_total", COUNT)
     return size, sum(value for labels, value in by_source if b'source="external_kv_transfer"' in labels)

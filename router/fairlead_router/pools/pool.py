@@ -28,7 +28,6 @@ from fairlead_router.pools.tickets import Ticket
 ANSWERS = "its answers"
 """Name of an engine's responses, for messages that name an implausible report."""
 
-_TIER = "check the p2p tier of its --kv-transfer-config, and that all engines have one hash seed and report cached tokens"
 _CONNECTOR = "give it a --kv-transfer-config with a connector that reports the KV blocks in its answers, such as NixlConnector"
 
 logger = logging.getLogger(__name__)
@@ -281,18 +280,15 @@ class Pool:
 
     def judge_handovers(self, target: str) -> None:
         """Record a trouble of the engine at this target if its responses to prefills for other instances name no KV
-        blocks, or if its p2p tier gives none; otherwise remove the trouble.
+        blocks; otherwise remove the trouble.
         """
         instance = instance_of(target)
         in_vain = self.scheduler.handovers.in_vain(instance)
         computed = ["sessions that leave it are computed again"] * self.moves_caches
         computed += ["decode instances compute its prompts"] * self.divides
-        facts = self.table.engine.handing_on
-        if facts is None or facts.tier_port is None:
-            vain, remedy = f"named no KV blocks in its last {in_vain} answers to prefills for other instances", _CONNECTOR
-        else:
-            vain, remedy = f"gave none of its KV blocks to the last {in_vain} requests that named it", _TIER
-        words = f"{vain}, so {' and '.join(computed)}; {remedy}"
+        words = (
+            f"named no KV blocks in its last {in_vain} answers to prefills for other instances, so {' and '.join(computed)}; {_CONNECTOR}"
+        )
         self.engines.found(instance, EngineTrouble.KV_NOT_HANDED_ON, words if in_vain and computed else None)
 
     def engine_worked(self, instance: str, now: float) -> None:

@@ -7,11 +7,6 @@ that response, and fetches the blocks. They are then ordinary blocks of its pref
 client's own request unchanged, and finds the blocks cached. So a copy that fails or exceeds its time limit costs only
 time.
 
-With a p2p tier (`KvTransferFacts.tier_port`) the source is not asked: the target's request names the source's tier, at
-the source's own address, as `remote_kv_source`. The target computes what does not come, so only its count of cached
-tokens shows whether blocks came. This request also precedes the client's, because vLLM waits up to 30 s for a peer that
-does not answer, and only the end of the request ends that.
-
 A copy is also possible without a waiting request. `CacheMoves.move` needs only the prompt of an earlier request, and
 two instances.
 """
@@ -38,7 +33,7 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import decoded, read_whole
 from fairlead_router.relaying.calls import Call, Leg
-from fairlead_router.relaying.dividing import blocks_of, prefill_leg, tier_source
+from fairlead_router.relaying.dividing import blocks_of, prefill_leg
 from fairlead_router.relaying.sending import without_credentials
 
 _ID = re.compile(rb"^(x-request-id: [^\r\n]*)", re.MULTILINE | re.IGNORECASE)
@@ -53,19 +48,18 @@ logger = logging.getLogger(__name__)
 class PromptToMove(NamedTuple):
     """The two requests for one token that copy the KV blocks of a prompt. `naming`: the request to which the source
     responds with the location of its blocks. `fetching`: makes, from that response, the request with which the target
-    fetches the blocks. `name`: the id of the prompt's request.
+    fetches the blocks.
     """
 
-    name: str
     naming: Leg
     fetching: Callable[[object], Leg]
 
 
 class Named(NamedTuple):
-    """The location of the blocks, and the number of prompt tokens in them; None: only the target can count them."""
+    """The source's response to `naming`: the location of the blocks, and the number of prompt tokens in them."""
 
     blocks: object
-    tokens: int | None
+    tokens: int
 
 
 class _Tokens(msgspec.Struct):
@@ -85,7 +79,7 @@ def prompt_to_move(call: Call) -> PromptToMove:
     (`dividing.is_divisible`).
     """
     document = decoded(call.body) if call.document is None else call.document  # a body may have NaN in it
-    return PromptToMove(call.id, prefill_leg(call, document), lambda blocks: prefill_leg(call, document, blocks))
+    return PromptToMove(prefill_leg(call, document), lambda blocks: prefill_leg(call, document, blocks))
 
 
 class CacheMoves:
@@ -102,8 +96,7 @@ class CacheMoves:
         """
         assert dispatch.transfer_from is not None
         longest = min(dispatch.longest_transfer_seconds, seconds_left)
-        held = dispatch.hit_tokens - dispatch.transfer_tokens
-        found = await self.move(pool, prompt_to_move(call), dispatch.transfer_from, dispatch.instance, longest, held, passes=True)
+        found = await self.move(pool, prompt_to_move(call), dispatch.transfer_from, dispatch.instance, longest, passes=True)
         tokens, size = min(found.tokens, dispatch.transfer_tokens), pool.engines.kv_bytes_per_token
         transfer = CacheTransfer(
             fate=found.fate,
@@ -117,24 +110,22 @@ class CacheMoves:
         return transfer
 
     async def move(
-        self, pool: Pool, prompt: PromptToMove, source: str, target: str, seconds: float, held: int = 0, *, passes: bool = False
+        self, pool: Pool, prompt: PromptToMove, source: str, target: str, seconds: float, *, passes: bool = False
     ) -> CacheTransfer:
         """Copy the KV blocks of a prompt from the instance `source` to the instance `target` of the pool, within this
-        number of seconds. `held` is the number of the prompt's tokens that the target is known to hold. Raises only
-        CancelledError.
+        number of seconds. Raises only CancelledError.
 
         `passes`: whether the prompt's headers include the client's credentials, which only a pool that passes
         credentials gets. The result's `tokens` are the tokens in the blocks that the source named, including blocks
-        that the target already had. With a p2p tier, they are the tokens that the target reports as cached, without the
-        `held` ones.
+        that the target already had.
         """
         began = self._now()
         fate, tokens, why = CacheFate.MOVED, 0, ""
         try:
             async with asyncio.timeout(seconds), self._in_flight(pool, source, target):
-                named = self._tier(pool, source, prompt.name) or await self._named(pool, source, prompt.naming, passes=passes)
-                answer = await self._ask(pool, target, prompt.fetching(named.blocks), passes=passes)
-                tokens = _came(answer, target, source, held) if named.tokens is None else named.tokens
+                named = await self._named(pool, source, prompt.naming, passes=passes)
+                await self._ask(pool, target, prompt.fetching(named.blocks), passes=passes)
+                tokens = named.tokens
         except TimeoutError:
             fate, why = CacheFate.LATE, f"not there within {seconds:.3g} s"
         except _Failed as failure:
@@ -162,17 +153,6 @@ class CacheMoves:
             for name in names:
                 pool.account.end_direct(name)
 
-    def _tier(self, pool: Pool, source: str, name: str) -> Named | None:
-        """Return the p2p tier of the source, at the host of its own address; None if the pool's engines have none.
-        Raises _Failed.
-        """
-        facts = pool.table.engine.handing_on
-        port = None if facts is None else facts.tier_port
-        if port is None:
-            return None
-        host = _address(pool, source).rpartition(":")[0]
-        return Named(tier_source(f"{name}-kv", host, port), None)
-
     async def _named(self, pool: Pool, source: str, leg: Leg, *, passes: bool) -> Named:
         answer = await self._ask(pool, source, leg, passes=passes)
         blocks = blocks_of(answer)
@@ -187,7 +167,9 @@ class CacheMoves:
 
     async def _ask(self, pool: Pool, instance: str, leg: Leg, *, passes: bool) -> bytes:
         """Send one of the copy's requests to the instance, and return the body of its response. Raises _Failed."""
-        address = _address(pool, instance)
+        address = pool.addresses.get(instance_of(instance))
+        if address is None:
+            raise _Failed(CacheFate.LOST, f"{instance} is gone")
         connection: UpstreamConnection | None = None
         answer = bytearray()
         try:
@@ -215,24 +197,3 @@ class CacheMoves:
         carried = pool.pass_credentials and passes
         head = leg.head if not carried or pool.passes_credentials(instance) else without_credentials(leg.head)
         return b"%shost: %s\r\n\r\n" % (_ID.sub(rb"\1-kv", head, count=1), address.encode())
-
-
-def _address(pool: Pool, instance: str) -> str:
-    """Return the instance's host:port. Raises _Failed."""
-    address = pool.addresses.get(instance_of(instance))
-    if address is None:
-        raise _Failed(CacheFate.LOST, f"{instance} is gone")
-    return address
-
-
-def _came(answer: bytes, target: str, source: str, held: int) -> int:
-    """Return the number of prompt tokens in the target's response that came from the source's tier: the tokens that the
-    target reports as cached, without those it is known to hold. Raises _Failed.
-    """
-    usage = read_whole(answer).usage
-    cached = None if usage is None else usage.cached_tokens
-    if cached is None:
-        raise _Failed(CacheFate.UNNAMED, f"{target} reports no cached tokens; start it with --enable-prompt-tokens-details")
-    if cached <= held:
-        raise _Failed(CacheFate.UNNAMED, f"{target} got no KV blocks from {source}")
-    return cached - held

@@ -75,13 +75,6 @@ def sidecars_divide(path: str, document: Document) -> bool:
     return path in _BY_SIDECARS and "min_tokens" not in document and is_divisible(document)
 
 
-def tier_source(request: str, host: str, port: int) -> dict[str, object]:
-    """Return the `kv_transfer_params` of a request whose engine asks the p2p tier at this address for KV blocks of the
-    prompt. `request` names the exchange, and must not name two at a time.
-    """
-    return {"remote_kv_source": {"kv_request_id": request, "remote_host": host, "remote_port": port}}
-
-
 def prefill_leg(call: Call, document: Document, transfer: object = _ASKED) -> Leg:
     """Return the request for the prefill instance. `document`: the call's decoded body. `transfer`: by default, it asks
     for the location of the KV blocks. If it is itself a location, the instance fetches the blocks from there.

@@ -333,7 +333,7 @@ class PrefixCopies:
 
     async def _copy(self, pool: Pool, copy: PrefixCopy, kept: KeptPrompt) -> None:
         prompt = prompt_to_move(call_again(self._calls, kept, self._now()))
-        found = await self._moves.move(pool, prompt, copy.source, copy.target, copy.longest_seconds, copy.target_tokens)
+        found = await self._moves.move(pool, prompt, copy.source, copy.target, copy.longest_seconds)
         tokens = min(found.tokens, copy.source_tokens - copy.target_tokens)
         size = pool.engines.kv_bytes_per_token
         transfer = replace(found, tokens=tokens, bytes=round(tokens * size) if tokens and size else None)

@@ -28,7 +28,6 @@ from fairlead_simulator.engine_server.asgi import Connections, protocol_that_kee
 from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.kv_events import KvEventPublisher, PrefixCacheEvents, PublisherSettings, open_publishers
 from fairlead_simulator.engine_server.kv_transfers import KvTransfers, TransferSettings
-from fairlead_simulator.engine_server.p2p_tier import Layout, P2PTier
 from fairlead_simulator.engine_server.pacing import EnginePacer
 from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore
 from fairlead_simulator.engine_server.served_instance import InstanceSettings, Rank, ServedInstance
@@ -133,12 +132,6 @@ except for values that the pool's spec sets.
     show_default=True,
     help="Port where other engines ask for KV blocks; 0 chooses a free one.",
 )
-@click.option(
-    "--kv-p2p-port",
-    type=click.IntRange(1, 65535),
-    help="Port of a p2p tier, as in vLLM's OffloadingConnector, in place of the side channel: engines ask there for KV blocks of requests "
-    "that name it.  [default: no tier]",
-)
 @click.option("--kv-events-endpoint", help="Endpoint for publishing KV events, as in vLLM: bound if it has a *, else connected to.")
 @click.option("--kv-events-replay-endpoint", help="Endpoint for replays of KV events.")
 @click.option("--kv-events-topic", default="", help="Topic: the first frame of every message with KV events.")
@@ -183,7 +176,6 @@ def engine(
     kv_lease_seconds: float,
     kv_load_failure_policy: str,
     kv_side_channel_port: int,
-    kv_p2p_port: int | None,
     kv_events_endpoint: str | None,
     kv_events_replay_endpoint: str | None,
     kv_events_topic: str,
@@ -254,7 +246,7 @@ def engine(
         events: PrefixCacheEvents | None = None
         if publishers:
             hashing = EngineHashing(algorithm="sha256_cbor", seed=str(seed))
-            events = PrefixCacheEvents(ByteTokenizer(bytes_per_token), block_size, hashing, offloads=kv_p2p_port is not None)
+            events = PrefixCacheEvents(ByteTokenizer(bytes_per_token), block_size, hashing)
         statistics = EngineStatistics(wall_seconds=1 / time_scale)
         model_engine = ServedEngine(
             settings, bytes_per_token=bytes_per_token, max_waiting=max_waiting, statistics=statistics, watcher=events
@@ -266,22 +258,10 @@ def engine(
 
         pacer = EnginePacer(model_engine, time_scale, stream_interval_ms / 1e3, moved=publish)
         side_channel = transfer_settings.port and transfer_settings.port + number
-        tier = None
-        if kv_p2p_port is not None:
-            layout = Layout(model=model, block_tokens=block_size, kv_bytes_per_token=kv_bytes_per_token, hash_seed=str(seed))
-            tier = P2PTier(pacer, transfer_settings.cost, layout, host, kv_p2p_port + number)
-        return Rank(pacer, KvTransfers(pacer, replace(transfer_settings, port=side_channel), tier))
+        return Rank(pacer, KvTransfers(pacer, replace(transfer_settings, port=side_channel)))
 
     async def serve() -> None:
         ranks = [rank(number) for number in range(data_parallel_size)]
-        for one in ranks:
-            if one.transfers.tier is not None:
-                try:
-                    await one.transfers.tier.open()
-                except OSError as error:
-                    raise click.UsageError(
-                        f"--kv-p2p-port {kv_p2p_port} of {host} cannot be used: {error.strerror}; choose another"
-                    ) from None
         connections: Connections = {}
         sleeps = SleepMode([one.pacer for one in ranks], sleep_seconds=sleep_seconds, wake_seconds=wake_seconds)
         instance = ServedInstance(

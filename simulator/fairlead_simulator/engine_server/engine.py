@@ -5,8 +5,6 @@ because the model determines when steps end: arrivals and cancellations take eff
 progress.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from fairlead_simulator.engine_model.instance import Instance
@@ -109,15 +107,6 @@ class ServedEngine:
         """
         self.advance(now)
         return self.memory.adopt(prompt, tokens)
-
-    @contextmanager
-    def pinned(self, prompt: bytes) -> Iterator[int]:
-        """Keep the leading whole blocks of the prompt that are cached. Yield the number of their tokens."""
-        node, blocks = self.memory.pin(prompt, len(prompt) // self.memory.block_bytes)
-        try:
-            yield blocks * self.settings.block_tokens
-        finally:
-            self.memory.release(node)
 
     def abort(self, generation: Generation, now: float) -> None:
         """Abort a generation. Its memory is freed when the step in progress ends.

@@ -28,17 +28,12 @@ _LAST = (-1).to_bytes(8, "big", signed=True)
 
 
 class PrefixCacheEvents:
-    """A watcher of a KV block pool. `take` returns the pool's events since the previous call, in vLLM's form.
+    """A watcher of a KV block pool. `take` returns the pool's events since the previous call, in vLLM's form."""
 
-    With `offloads`, host memory holds the same blocks, and says so as vLLM's OffloadingConnector does: with the hash of
-    each block, and without its tokens.
-    """
-
-    def __init__(self, tokenizer: ByteTokenizer, block_tokens: int, hashing: EngineHashing, *, offloads: bool = False) -> None:
+    def __init__(self, tokenizer: ByteTokenizer, block_tokens: int, hashing: EngineHashing) -> None:
         self._tokenizer = tokenizer
         self._block_tokens = block_tokens
         self._hashing = hashing
-        self._offloads = offloads
         self._events: list[Event] = []
 
     def stored(self, parent: bytes | None, text: bytes) -> tuple[bytes, ...]:
@@ -62,21 +57,6 @@ class PrefixCacheEvents:
                 "kv_cache_spec_kind": "full_attention",
             }
         )
-        if self._offloads:
-            self._events += (
-                {
-                    "type": "BlockStored",
-                    "block_hashes": [hashing.formed(name)],
-                    "parent_block_hash": None,
-                    "token_ids": [],
-                    "block_size": 0,
-                    "lora_id": None,
-                    "medium": "CPU",
-                    "lora_name": None,
-                    "group_idx": 0,
-                }
-                for name in names
-            )
         return tuple(names)
 
     def cleared(self) -> None:
@@ -84,11 +64,8 @@ class PrefixCacheEvents:
 
     def removed(self, names: Sequence[bytes]) -> None:
         """Add one event for each removed block. vLLM, too, publishes a separate event for each block."""
-        media = ("GPU", "CPU") if self._offloads else ("GPU",)
         self._events += (
-            {"type": "BlockRemoved", "block_hashes": [self._hashing.formed(name)], "medium": medium, "group_idx": 0}
-            for medium in media
-            for name in names
+            {"type": "BlockRemoved", "block_hashes": [self._hashing.formed(name)], "medium": "GPU", "group_idx": 0} for name in names
         )
 
     def take(self) -> list[Event]:

@@ -5,8 +5,6 @@ The engine that prefilled the prompt holds the KV blocks. Its response names the
 transfer takes, and reports the end of the transfer. Then it has the prompt's whole blocks in its own cache. Blocks that
 are not fetched before their lease ends are freed. In the simulation KV blocks have no content, because both engines
 know the prompt's text. The only message asks whether the blocks are still held.
-
-An engine with a p2p tier (`p2p_tier`) has no side channel, and holds nothing for others.
 """
 
 import asyncio
@@ -19,7 +17,6 @@ from typing import Any
 import orjson
 
 from fairlead_simulator.engine_model.costs import TransferCost
-from fairlead_simulator.engine_server.p2p_tier import KvSource, P2PTier, lost, read_source
 from fairlead_simulator.engine_server.pacing import EnginePacer
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, unsuitable
 from fairlead_simulator.engine_server.requests import Generation
@@ -45,12 +42,11 @@ class RemoteBlocks:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
     """A request's instruction about its KV blocks. If `holds`, the engine keeps the blocks for another engine. If
-    `fetches` is given, the engine fetches the blocks from that address. `source` is a p2p tier that may have some.
+    `fetches` is given, the engine fetches the blocks from that address.
     """
 
     holds: bool = False
     fetches: RemoteBlocks | None = None
-    source: KvSource | None = None
 
 
 NO_HANDOVER = Handover()
@@ -67,7 +63,7 @@ def read_handover(document: Mapping[str, Any]) -> Handover:
         raise unsuitable(FIELD, params, "a valid dictionary")
     engine, request, host, port = (params.get(field) for field in _REMOTE)
     if not (params.get("do_remote_prefill") and params.get("remote_block_ids") and engine and request and host and isinstance(port, int)):
-        return Handover(holds=bool(params.get("do_remote_decode")), source=read_source(params))
+        return Handover(holds=bool(params.get("do_remote_decode")))
     cached = params.get("remote_prefill_cached_tokens")
     return Handover(
         fetches=RemoteBlocks(
@@ -103,11 +99,9 @@ class KvTransfers:
     the first time.
     """
 
-    def __init__(self, pacer: EnginePacer, settings: TransferSettings, tier: P2PTier | None = None) -> None:
+    def __init__(self, pacer: EnginePacer, settings: TransferSettings) -> None:
         self._pacer = pacer
         self._settings = settings
-        self.tier = tier
-        """The engine's p2p tier; None: it has none, and uses the side channel."""
         self._statistics = pacer.engine.statistics
         self._engine_id = str(uuid.uuid4())
         self._held: dict[str, HeldBlocks] = {}
@@ -198,14 +192,6 @@ class KvTransfers:
 
     # ---- the end that decodes
 
-    async def bring(self, handover: Handover, prompt: bytes) -> int | None:
-        """Fetch the blocks that the request's instruction names. Return the number of tokens that were not cached
-        before; None if nothing was to be fetched, or could be. Raises RequestInvalid as `fetch` does.
-        """
-        if self.tier is not None:
-            return None if handover.source is None else await self.tier.fetch(handover.source, prompt)
-        return None if handover.fetches is None else await self.fetch(handover.fetches, prompt)
-
     async def fetch(self, remote: RemoteBlocks, prompt: bytes) -> int | None:
         """Fetch the prompt's whole blocks from another engine. Return the number of tokens that were not cached before;
         None if the fetch failed, for example because the blocks are no longer held.
@@ -234,7 +220,7 @@ class KvTransfers:
                 return None
             missing = self._pacer.engine.missing_tokens(prompt, answer["tokens"])
             seconds = self._settings.cost.seconds(missing, answer["sending"]) if missing else 0.0
-            if await lost(reader, self._pacer.wall_seconds(seconds)):
+            if await self._lost(reader, self._pacer.wall_seconds(seconds)):
                 return None
             self._statistics.transferred(seconds, missing * self._settings.cost.bytes_per_token)
             fetched = self._pacer.adopt(prompt, answer["tokens"])
@@ -245,3 +231,10 @@ class KvTransfers:
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
+
+    async def _lost(self, reader: asyncio.StreamReader, seconds: float) -> bool:
+        """Wait for this many seconds of real time. Return True if the other engine disconnected during the wait."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return not await reader.read(1)
+        return False

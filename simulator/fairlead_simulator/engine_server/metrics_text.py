@@ -5,7 +5,7 @@ from itertools import chain
 from types import MappingProxyType
 
 from fairlead_simulator.engine_server.engine import ServedEngine
-from fairlead_simulator.engine_server.statistics import EngineStatistics, Histogram
+from fairlead_simulator.engine_server.statistics import Histogram
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -64,7 +64,6 @@ def _lines(engine: ServedEngine, rank: int, model: str, awake: SleepGauges) -> I
     sources = {"local_compute": statistics.prompt_tokens - cached, "local_cache_hit": cached - external, "external_kv_transfer": external}
     for source, count in sources.items():
         yield f'vllm:prompt_tokens_by_source_total{{{labels},source="{source}"}} {count}\n'
-    yield from _tier_lines(statistics, labels)
     yield from _single("generation_tokens_total", "counter", "Tokens generated.", labels, statistics.generation_tokens)
     yield _header("request_success_total", "counter", "Requests ended, by reason.")
     for reason, count in statistics.ended.items():
@@ -94,27 +93,6 @@ def _lines(engine: ServedEngine, rank: int, model: str, awake: SleepGauges) -> I
     yield _header("cache_config_info", "gauge", "Shape of the KV cache.")
     info = f'block_size="{settings.block_tokens}",num_gpu_blocks="{settings.capacity_blocks}",enable_prefix_caching="True",engine="{rank}"'
     yield f"vllm:cache_config_info{{{info}}} 1\n"
-
-
-def _tier_lines(statistics: EngineStatistics, labels: str) -> Iterator[str]:
-    """Yield the families of the tiers outside the GPU, of which the simulated engine has the p2p tier at most."""
-    yield _header("prompt_tokens_cached_by_source_total", "counter", "Prefix-cache hit tokens by the cache tier that supplied them.")
-    admitted = {
-        "device": statistics.prefix_hits_tokens,
-        "p2p": statistics.p2p_tokens,
-        "external_unspecified": statistics.side_channel_tokens,
-    }
-    for source in ("device", "host", "p2p", "disk", "external_unspecified"):
-        yield f'vllm:prompt_tokens_cached_by_source_total{{{labels},source="{source}"}} {admitted.get(source, 0)}\n'
-    for name, text, value in (
-        ("kv_offload_tiering_read_bytes_total", "Bytes read from secondary tiers.", statistics.p2p_bytes),
-        ("kv_offload_tiering_read_time_total", "Seconds spent reading from secondary tiers.", statistics.p2p_seconds),
-        ("kv_offload_tiering_promotion_job_failures_total", "Failed reads from secondary tiers.", statistics.p2p_failures),
-        ("kv_offload_tiering_chunk_queries_total", "Chunks asked of a tier.", statistics.p2p_queries),
-        ("kv_offload_tiering_chunk_hits_total", "Chunks found in a tier.", statistics.p2p_hits),
-    ):
-        yield _header(name, "counter", text)
-        yield f'vllm:{name}{{{labels},tier="1:p2p"}} {value:.10g}\n'
 
 
 def _header(name: str, kind: str, text: str) -> str:

@@ -133,7 +133,7 @@ class ServedInstance:
                 priority=priority,
                 finish_reason=work.finish_reason,
                 pooled=work.pooled,
-                kept=work.handover.holds and rank.transfers.tier is None and work.max_tokens == 1 and not streaming,
+                kept=work.handover.holds and work.max_tokens == 1 and not streaming,
                 arrived_at=arrived_at,
                 fetched_tokens=fetched or 0,
                 prefill_cached_tokens=None if fetched is None or remote is None else remote.cached_tokens,
@@ -203,8 +203,9 @@ class ServedInstance:
         watch: asyncio.Future[None] | None = None
         try:
             for work in works:
+                remote = work.handover.fetches
                 arrived_at = rank.pacer.now()
-                fetched = await rank.transfers.bring(work.handover, work.prompt)
+                fetched = None if remote is None else await rank.transfers.fetch(remote, work.prompt)
                 given = self.submit(
                     rank,
                     work,

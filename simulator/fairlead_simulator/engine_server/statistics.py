@@ -51,16 +51,6 @@ class EngineStatistics:
     """Number of the `prompt_tokens` that were cached in this engine or fetched from another engine."""
     prompt_tokens_external: int = 0
     """The number of prompt tokens whose blocks were fetched from another engine."""
-    p2p_tokens: int = 0
-    """Number of prompt tokens of admitted requests whose blocks came through the p2p tier."""
-    side_channel_tokens: int = 0
-    """Number of prompt tokens of admitted requests whose blocks came over the side channel."""
-    p2p_queries: int = 0
-    """Number of blocks that the p2p tier asked other engines for; `p2p_hits` of them came."""
-    p2p_hits: int = 0
-    p2p_failures: int = 0
-    p2p_bytes: int = 0
-    p2p_seconds: float = 0.0
     transfers_failed: int = 0
     transfers_expired: int = 0
     """Number of prompts whose held blocks were not fetched in time."""
@@ -91,10 +81,6 @@ class EngineStatistics:
         """Record that the prompt was looked up in the cache, and that the request no longer waits in the queue."""
         self.prefix_queries_tokens += request.context_tokens
         self.prefix_hits_tokens += request.hit_tokens - request.external_tokens
-        if request.prefill_cached_tokens is None:
-            self.p2p_tokens += request.external_tokens
-        else:
-            self.side_channel_tokens += request.external_tokens
         self._observe(self.queue_time, now - request.arrived_at)
 
     def transferred(self, seconds: float, size: int) -> None:
@@ -103,11 +89,6 @@ class EngineStatistics:
         """
         self._observe(self.transfer_time, seconds)
         self.transfer_bytes.observe(size)
-
-    def p2p_fetched(self, seconds: float, size: int) -> None:
-        """Record that the p2p tier fetched blocks: the duration in seconds and the size in bytes."""
-        self.p2p_seconds += seconds * self.wall_seconds
-        self.p2p_bytes += size
 
     def prefilled(self, request: Generation, now: float) -> None:
         """Record that a prefill produced the request's first token or, after a preemption, its next token."""

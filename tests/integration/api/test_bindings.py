@@ -15,7 +15,7 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import CacheFate, CacheTransfer, MigrationOutcome, MigrationRecord, MoveOutcome, ReRouteRecord
 from fairlead_client.lines import BindingsLine, StreamLine, SyncedLine
 from fairlead_testing.examples import examples
-from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_report, a_state, an_instance
+from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -213,22 +213,6 @@ async def test_a_reroute_is_stored_listed_and_counted_apart_from_migrations(api:
     assert (summary.sessions_moved, summary.requests_rerouted > 0) == (0, True)
     session = await api.viewer.session(CHAT, "s")
     assert (session.session.instance, session.session.migrations) == ("a", 0)
-
-
-@pytest.mark.parametrize(("kind", "words"), [("OffloadingP2P", "3,968 tokens of a session from a to b"), ("Nixl", "")])
-async def test_the_operator_hears_of_transfers_that_only_the_spec_promises(api: ApiInstance, kind: str, words: str) -> None:
-    spec = {**SPEC, "engine": {**SPEC.get("engine", {}), "kvTransfer": {"kind": kind}}}
-    state = a_state(an_instance("a"), an_instance("b"), spec=spec)
-    assert (await api.pool_operator.put_pool_state(CHAT, state)).transferred == ""
-    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"),)))
-    move = a_binding("s", "b", id="m-s", previous="a", reason=BindingReason.DRAIN, based_on=1)
-    record = MigrationRecord(
-        id=move.id, pool=CHAT, session="s", request="q", source="a", target="b", trigger=BindingReason.DRAIN, at=move.at,
-        predicted_source_ttft_seconds=None, predicted_target_ttft_seconds=1.0, benefit_seconds=None, tokens_moved=3968,
-        cache=CacheFate.MOVED,
-    )  # fmt: skip
-    await api.router.post_report(a_report("r2", bindings=(move,), migrations=(record,)))
-    assert (await api.pool_operator.put_pool_state(CHAT, state)).transferred == words
 
 
 async def test_what_became_of_a_moves_cache_is_stored_with_its_outcome(api: ApiInstance) -> None:

@@ -76,9 +76,7 @@ def test_a_settled_pool_is_ready_and_nothing_is_wrong() -> None:
 
 def test_every_situation_has_every_condition_once() -> None:
     for facts in (SETTLED, replace(SETTLED, desired=(), slo_percentile=None), replace(SETTLED, observations=None, instances=())):
-        everything = replace(
-            facts, gateway=GatewayFacts(), follows_forecast=True, task_targets=TASK_TARGETS, turn=TURN, transfers_unproven=True
-        )
+        everything = replace(facts, gateway=GatewayFacts(), follows_forecast=True, task_targets=TASK_TARGETS, turn=TURN)
         assert [condition.type for condition in pool_conditions(everything)] == list(ConditionType)
 
 

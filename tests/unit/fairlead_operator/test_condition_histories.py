@@ -153,17 +153,6 @@ def follows_a_forecast(stage: VirtualStage) -> None:
     stage.apply(replicas=2, scaling={"schedules": [nights]})
 
 
-def declares_a_peer_tier(stage: VirtualStage) -> None:
-    stage.apply(replicas=2, engine={"type": "simulated", "kvTransfer": {"kind": "OffloadingP2P"}})
-
-
-def transfers(words: str) -> Callable[[VirtualStage], None]:
-    def happens(stage: VirtualStage) -> None:
-        stage.api.transferred = words
-
-    return happens
-
-
 def departs(words: str) -> Callable[[VirtualStage], None]:
     def happens(stage: VirtualStage) -> None:
         stage.api.departed = words
@@ -302,13 +291,6 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=nothing, status="Unknown", reason="ControlPlaneUnreachable", words="not known", rounds=70),
         Step(happens=api_back, status="True", reason="TargetMet", words="default: 100% of 100"),
         Step(happens=tasks_in_time(None), status="Unknown", reason="NoTasks", words="No task with a target ended"),
-    ),
-    (ConditionType.KV_TRANSFER_SEEN, "a session takes its cache along"): (
-        Step(happens=declares_a_peer_tier, status="False", reason="OnlyDeclared", words="follows vLLM's source and was not run on GPUs"),
-        Step(happens=transfers("3,072 tokens"), status="True", reason="CountedByEngine", words="in the last day: 3,072 tokens"),
-        Step(happens=api_away, status="True", reason="CountedByEngine", words="3,072 tokens"),
-        Step(happens=api_back, status="True", reason="CountedByEngine", words="3,072 tokens"),
-        Step(happens=transfers(""), status="False", reason="OnlyDeclared", words="no engine of this pool has counted"),
     ),
     (ConditionType.HAS_DEVICES, "a device is in use"): (
         Step(happens=takes_turns, status="True", reason="HasItsDevices", words="No instance waits for a device"),

@@ -73,7 +73,7 @@ def test_adapters_of_the_engines_are_those_of_the_pool() -> None:
         (f"{TWO}engine: {{port: 8000}}", "engine.port", "remove it"),
         (f"{TWO}adapters: [sql]", "adapters", "adapters need engine.type vllm"),
         (f"{TWO}engine: {{kvTransfer: {{}}}}", "engine.kvTransfer", "engine.kvTransfer needs engine.type vllm"),
-        (f"{TWO}engine: {{type: vllm, kvTransfer: {{port: 5710}}}}", "engine.kvTransfer.port", "only for kind OffloadingP2P"),
+        (f"{TWO}engine: {{type: vllm, kvTransfer: {{kind: OffloadingP2P}}}}", "engine.kvTransfer.kind", "not supported"),
         (f"{TWO}engine: {{type: vllm, kvTransfer: {{kind: SharedStore}}}}", "engine.kvTransfer.storeTokens", "is required"),
         (f"{TWO}adapters: ['a b']\nengine: {{type: vllm}}", "adapters[0]", "matches"),
         (f"{TWO}slo: {{ttft: soon}}", "slo.ttft", "duration"),

@@ -37,10 +37,6 @@ _TRAFFIC = text(
     "extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds "
     "FROM pool_rollups_10s WHERE pool_id = :pool AND bucket > :now - interval '5 minutes'"
 )
-_LARGEST_TRANSFER = text(
-    "SELECT tokens_moved, source, target FROM migrations WHERE pool_id = :pool AND at > :now - interval '1 day' "
-    "AND cache = 'moved' AND tokens_moved > 0 ORDER BY tokens_moved DESC, at LIMIT 1"
-)
 _USE = _ROUTERS.use.op("->", return_type=JSONB())(bindparam("pool", type_=Text))
 _TROUBLED = _ROUTERS.troubled_engines.op("->", return_type=JSONB())(bindparam("pool", type_=Text))
 _LIVE_ROUTERS = select(_ROUTERS.acknowledged, _ROUTERS.in_flight, _USE, _TROUBLED, _UNHEARD_SECONDS).where(IS_LIVE)
@@ -77,18 +73,7 @@ async def read_observations(
     row = (await connection.execute(select(tables.pools).where(tables.pools.c.id == pool_id))).one()
     capability = await read_capability(connection, row, now)
     tasks = await tasks_of_late(connection, pool_id, now) if facts is not None and facts.table.slo.task else ()
-    transferred = await _transferred(connection, pool_id, now) if facts is not None and _is_unproven(facts) else ""
-    return observations(table_version, routers, instances, traffic, signals, elsewhere, capability, row.departed or "", tasks, transferred)
-
-
-def _is_unproven(facts: MirroredFacts) -> bool:
-    transfer = facts.table.engine.handing_on
-    return transfer is not None and transfer.tier_port is not None
-
-
-async def _transferred(connection: AsyncConnection, pool_id: int, now: datetime) -> str:
-    row = (await connection.execute(_LARGEST_TRANSFER, {"pool": pool_id, "now": now})).one_or_none()
-    return "" if row is None else f"{row.tokens_moved:,} tokens of a session from {row.source} to {row.target}"
+    return observations(table_version, routers, instances, traffic, signals, elsewhere, capability, row.departed or "", tasks)
 
 
 async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> Traffic:

@@ -125,7 +125,7 @@ def explain_move(move: TimedMove, what: str) -> str:
 
 
 NOT_MOVED = {
-    CacheFate.UNNAMED: "{source} handed none of its KV blocks on; check the KV connectors of both engines",
+    CacheFate.UNNAMED: "{source} computed the prompt but did not name its KV blocks; start the engine with a KV connector",
     CacheFate.REFUSED: "an engine refused",
     CacheFate.LOST: "an engine did not answer",
     CacheFate.LATE: "it took too long",

@@ -4,8 +4,7 @@ request (`spec.engine.kvTransfer`).
 
 The instance that holds the blocks also computes the new part of the prompt, because an engine transfers only the blocks
 of a whole prompt. So a move with a transfer has two costs: the old home computes the new part after its other work, and
-the blocks are transferred. From a p2p tier, the new instance gets the blocks that are there, and computes the new part
-itself. Without a transfer the new instance computes the whole prompt.
+the blocks are transferred. Without a transfer the new instance computes the whole prompt.
 """
 
 from fairlead.instances import REACHABLE
@@ -149,8 +148,8 @@ def _computing(state: SchedulerState, request: RoutingRequest, held: int) -> flo
 
 def seconds(state: SchedulerState, request: RoutingRequest, source: str, target: str) -> float:
     """Return the predicted seconds until `target` has the blocks. First, `source` finishes its other prefills and
-    computes the new part of the prompt; then it sends the blocks. From a p2p tier, `source` sends the blocks that it
-    holds at once, and `target` computes the new part. Simulated engines send the blocks that they hold at once.
+    computes the new part of the prompt; then it sends the blocks. Simulated engines send the blocks that they hold at
+    once.
     """
     view, declared = state.view, state.table.engine.handing_on
     held, there = view.hit_tokens(request, source), view.hit_tokens(request, target)
@@ -158,9 +157,7 @@ def seconds(state: SchedulerState, request: RoutingRequest, source: str, target:
     load = state.loads[source]
     if declared is None and (model := view.fetching(request)) is not None:
         return model.latency_seconds + sending_seconds(lacking, load.transfers_out, model)
-    ahead = 0.0
-    if declared is None or declared.tier_port is None:
-        ahead = max(0.0, load.dispatched_prefill_tokens / state.prefill_times.speed - load.done_seconds(view.now))
+    ahead = max(0.0, load.dispatched_prefill_tokens / state.prefill_times.speed - load.done_seconds(view.now))
     speed = None if declared is None else declared.tokens_per_second
     sending = state.transfers.seconds(source, target, lacking, lacking / state.prefill_times.speed, speed)
     share = 1 if state.transfers.is_measured else 1 + load.transfers_out

@@ -56,7 +56,6 @@ class FakeControlPlane:
     demand: PoolDemand | None = None
     troubled_engines: tuple[InstanceTrouble, ...] = ()
     departed: str = ""
-    transferred: str = ""
     tasks: tuple[TaskObservation, ...] = ()
     canary: str | None = None
     """The verdict on `canary_step`, or on the step that the operator reports if there is no `canary_step`."""
@@ -91,7 +90,6 @@ class FakeControlPlane:
             demand=self.demand,
             troubled_engines=self.troubled_engines,
             departed=self.departed,
-            transferred=self.transferred,
             tasks=self.tasks,
             ended=ended,
             canary=None

@@ -59,7 +59,6 @@ POOLS_OWN = {
     "kvTransfer.longest": "9s",
     "kvTransfer.copies": "Pays",
     "kvTransfer.tokensPerSecond": 9,
-    "kvTransfer.port": 5711,
     "kvTransfer.storeTokens": 9,
     "kvTransfer.storeMedium": "cpu",
 }

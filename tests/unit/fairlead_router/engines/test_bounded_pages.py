@@ -153,13 +153,3 @@ def test_hosts_are_names_ends_of_names_addresses_and_networks() -> None:
     allowed = ["a.svc", "A.SVC", "x.b.svc", "10.1.2.3", "[fd00::7]"]
     refused = ["b.svc", "xb.svc", "x.a.svc", "10.1.2.4", "fe80::1", "", "a.svc."]
     assert [hosts.allow(host) for host in allowed + refused] == [True] * len(allowed) + [False] * len(refused)
-
-
-def test_blocks_fetched_through_a_p2p_tier_are_counted_and_those_of_other_tiers_are_not() -> None:
-    page = (
-        b'vllm:kv_offload_tiering_read_bytes_total{engine="0",tier="1:p2p"} 6400\n'
-        b'vllm:kv_offload_tiering_read_bytes_total{engine="0",tier="2:fs"} 99\n'
-        b'vllm:prompt_tokens_cached_by_source_total{engine="0",source="p2p"} 64\n'
-        b'vllm:prompt_tokens_cached_by_source_total{engine="0",source="disk"} 7\n'
-    )
-    assert fetched_blocks(page) == (6400.0, 64.0)

@@ -11,7 +11,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
-from fairlead.tables import EVERY_MOVE, NIXL, OFFLOADING_P2P, KvTransferFacts, RoutingTable
+from fairlead.tables import EVERY_MOVE, KvTransferFacts, RoutingTable
 from fairlead_testing.builders.routing import dispatches, entry, table
 from fairlead_testing.worlds.router_wire import Wire
 
@@ -328,19 +328,3 @@ def test_what_was_measured_is_what_policies_weigh() -> None:
     after = view.fetching(request)
     assert after is not None
     assert after.rate > 20 * BLOCK / 2.0, "the new part of the prompt was computed in that time too"
-
-
-def test_a_p2p_tier_gives_its_blocks_without_work_of_the_source() -> None:
-    predicted = {}
-    for kind in (NIXL, OFFLOADING_P2P):
-        pool = Pool(KvTransferFacts(kind=kind, tokens_per_second=1e6, when=EVERY_MOVE, longest_seconds=60.0))
-        pool.scheduler.update_table(pool._table(3), 2.5)
-        own = RoutingRequest(id="own", arrived_at=2.9, prompt_tokens=200 * BLOCK, blocks=(), first_bytes_hash=0, within=(pool.source,))
-        (sent,) = dispatches(pool.scheduler.submit(own, 2.9))
-        assert sent.instance == pool.source
-        pool.scheduler.update_table(pool._table(4, **{pool.source: InstanceState.DRAINING}), 2.9)
-        dispatch = pool.turn("r1", 22, 3.0)
-        assert (dispatch.transfer_from, dispatch.transfer_tokens) == (pool.source, 20 * BLOCK)
-        assert dispatch.transfer_seconds is not None
-        predicted[kind] = dispatch.transfer_seconds
-    assert 0 < predicted[OFFLOADING_P2P] < 0.5 * predicted[NIXL], "what its home still computes is no part of it"
