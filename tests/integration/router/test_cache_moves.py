@@ -209,7 +209,7 @@ async def test_an_instance_that_names_no_blocks_is_not_asked_again_for_a_while(w
     assert running.pool.counters.transfers == {"unnamed": ENOUGH}
     (told,) = running.pool.engines.troubled()
     assert (told.instance, told.trouble) == (source.name, EngineTrouble.KV_NOT_HANDED_ON)
-    assert "in its last 3 answers to prefills for others, so sessions that leave it are computed again;" in told.words
+    assert "in its last 3 answers to prefills for other instances, so sessions that leave it are computed again;" in told.words
     world.api.state.set_table(world.table(policy="fairlead", kv_transfer=None, version=5, states=draining))
     await until(lambda: running.pool.table.version == 5)
     assert running.pool.engines.troubled() == (), "nobody asks it any more"
