@@ -119,7 +119,7 @@ def test_a_database_that_has_tables_is_not_restored_into(backup: Path, database_
         ({"schema": "9999"}, "with schema 9999, and this one"),
         ({"format": 2}, "has format 2, and this version reads 1"),
         ({"sha256": {DATABASE: "0" * 64}}, f"the content of {DATABASE} has changed since the backup"),
-        ({"schema": None}, "is not a whole backup"),
+        ({"schema": None}, "is not a complete backup"),
     ],
     ids=["a newer schema", "a newer format", "another content", "no schema"],
 )
@@ -139,7 +139,7 @@ def test_a_backup_that_was_cut_short_is_refused(backup: Path, postgres_url: str,
     with fresh_database(postgres_url, template=False) as url:
         code, said = run(url, "restore", backup)
         assert (code, said.count("\n"), tables(url)) == (1, 1, 0)
-    assert "is not a whole backup" in said
+    assert "is not a complete backup" in said
 
 
 def test_a_restored_audit_log_that_lacks_the_manifests_entry_is_said(backup: Path, postgres_url: str) -> None:

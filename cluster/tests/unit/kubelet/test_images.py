@@ -39,7 +39,7 @@ def test_an_unknown_image_is_refused_with_the_catalogues_remedy() -> None:
 
 @pytest.mark.parametrize("place", ["", "json", "json:", ":x", "no_such_module:IMAGES", "json:NOTHING", "json:dumps"])
 def test_a_place_without_a_catalogue_is_named_with_the_remedy(place: str) -> None:
-    with pytest.raises(ProcesskubeError, match=rf"^--images: {re.escape(repr(place))} .*write module:name of"):
+    with pytest.raises(ProcesskubeError, match=rf"^--images: {re.escape(repr(place))} .*write the module:name of"):
         load_catalogue(place)
 
 
