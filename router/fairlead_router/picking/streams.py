@@ -213,7 +213,7 @@ class PickerStream:
         elif self._exchange.stage is Stage.NEW and now - self.arrived_at >= body_seconds:
             self.break_off(DEADLINE_EXCEEDED, f"no request_headers came within {body_seconds:g} s")
         elif now - self.arrived_at >= total_seconds:
-            self.break_off(DEADLINE_EXCEEDED, f"the request took longer than {total_seconds:g} s")
+            self.break_off(DEADLINE_EXCEEDED, f"the request exceeded its total time of {total_seconds:g} s")
 
     def break_off(self, status: int = UNAVAILABLE, message: str = "this router stops") -> None:
         """End the stream with this gRPC status, even if its request is not complete."""

@@ -192,7 +192,7 @@ async def test_prefill_engines_that_name_no_blocks_are_asked_no_longer_and_that_
     assert running.pool.counters.decode_only == {"no-prefill": 14}
     troubled = running.pool.engines.troubled()
     assert {(one.instance, one.trouble) for one in troubled} == {("i0", "KvNotHandedOn"), ("i1", "KvNotHandedOn")}
-    assert "in its last 3 answers to prefills for others, so decode instances compute its prompts;" in troubled[0].words
+    assert "in its last 3 answers to prefills for other instances, so decode instances compute its prompts;" in troubled[0].words
     at_rest(running)
 
 

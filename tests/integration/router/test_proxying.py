@@ -181,7 +181,7 @@ async def test_a_request_that_takes_longer_than_allowed_ends_with_an_error_event
     running = await world.start_router(timeouts=Timeouts(total=2.0))
     await until(lambda: running.router.informing.synced)
     answer = await running.ask(script="stepwise", stream=True)
-    assert "took longer than 2 s" in answer.text
+    assert "exceeded its total time of 2 s" in answer.text
     await _settled(running)
 
 
